@@ -1,0 +1,1 @@
+//! The `extern "C"` entry points of `libcuda.so`.

@@ -1,0 +1,1 @@
+//! Observers, findings and reports.

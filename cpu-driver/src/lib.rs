@@ -1,0 +1,13 @@
+//! A CUDA driver that runs PTX on the CPU.
+//!
+//! Folder by folder, in the order a launch meets them:
+//! [`api`] (the `extern "C"` entry points), [`ptx`] (text to syntax tree),
+//! [`program`] (syntax tree to typed operations), [`machine`] (memory, warps,
+//! schedule), [`check`] (observers, findings, reports).
+
+pub mod api;
+pub mod check;
+pub mod machine;
+pub mod profile;
+pub mod program;
+pub mod ptx;

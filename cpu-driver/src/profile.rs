@@ -1,0 +1,1 @@
+//! Device profiles: what the driver reports and which PTX targets it accepts.

@@ -1,0 +1,1 @@
+//! Tests for GPU kernels that are able to fail.
