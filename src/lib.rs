@@ -1,1 +1,2 @@
 //! Tests for GPU kernels that are able to fail.
+pub mod kernels;
