@@ -1,2 +1,4 @@
 //! Tests for GPU kernels that are able to fail.
+pub mod exit;
+pub mod harness;
 pub mod kernels;
