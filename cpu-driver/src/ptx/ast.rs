@@ -13,7 +13,10 @@ pub struct Module {
     pub functions: Vec<Function>,
     /// `.debug_str` section: the names that `.loc … inlined_at` refers to,
     /// as (label, text).
+    /// A `.loc` that names `label+8` finds an entry of that very name here.
     pub debug_strings: Vec<(String, String)>,
+    /// `.alias new, old;`
+    pub aliases: Vec<(String, String)>,
 }
 
 /// `.target sm_90a, debug`
@@ -185,7 +188,7 @@ pub struct Loc {
     /// 0 means made by the compiler.
     pub line: u32,
     pub column: u32,
-    /// Label in `.debug_str` (plus offset) of the inlined function.
+    /// Key into [`Module::debug_strings`] of the inlined function.
     pub function: Option<String>,
     pub inlined_at: Option<(u32, u32, u32)>,
 }
