@@ -4,15 +4,15 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `inputs` | what do we feed the kernel, and is every sum of it exact? |
-//! | `ladder` | at which sizes does a wrong kernel show? |
-//! | `poison` | did the kernel write its output at all? |
+//! | [`inputs`] | what do we feed the kernel, and is every sum of it exact? |
+//! | [`ladder`] | at which sizes does a wrong kernel show? |
+//! | [`poison`] | did the kernel write its output at all? |
 //! | [`oracle`] | what is the right answer, computed in a way the kernel does not share? |
 //! | [`tolerance`] | how much rounding does the kernel's arithmetic explain? |
 //! | [`check`] | is every element inside its gate? |
-//! | `property` | what must hold without knowing the right answer? |
+//! | [`property`] | what must hold without knowing the right answer? |
 //! | [`verdict`] | pass, fail or skipped, as a value |
-//! | `claims` | what does a lesson or a program state about all of that? |
+//! | [`claims`] | what does a lesson or a program state about all of that? |
 //!
 //! # Why no check here is a `debug_assert!`
 //!
@@ -26,10 +26,16 @@
 //! exits 101, which no table of exit codes explains.
 
 pub mod check;
+pub mod claims;
 pub mod figures;
+pub mod inputs;
+pub mod ladder;
 pub mod oracle;
+pub mod poison;
+pub mod property;
 pub mod tolerance;
 pub mod verdict;
 
 pub use check::{Check, Gate, Outcome};
+pub use claims::Claims;
 pub use verdict::Verdict;

@@ -12,7 +12,7 @@
 //! On the lesson's input, dropping 99 elements fits inside this gate from
 //! n ≈ 350,600 on. So it only ever answers "is the rounding within reason?".
 //! Whether elements are missing is asked first, with exact inputs and gate zero
-//! (`crate::harness::inputs::structural`).
+//! ([`crate::harness::inputs::structural`]).
 
 use super::check::Gate;
 use serde::Serialize;
