@@ -1,4 +1,5 @@
 //! Tests for GPU kernels that are able to fail.
+pub mod device;
 pub mod exit;
 pub mod harness;
 pub mod kernels;

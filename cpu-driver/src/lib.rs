@@ -11,3 +11,9 @@ pub mod machine;
 pub mod profile;
 pub mod program;
 pub mod ptx;
+
+/// Marks the library as kernelgate's: a program that finds some `libcuda.so` can
+/// tell whose it is without starting it. The value counts changes of meaning.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static kernelgate_cpu_driver: u32 = 1;

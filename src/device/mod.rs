@@ -1,0 +1,25 @@
+//! The only door to cudarc, and so to a GPU or to the CPU driver.
+//!
+//! Choose a driver ([`choice`]), open it before cudarc's first call (`loader`), then
+//! a [`Device`] with its [`Buffer`]s, [`Module`]s and [`Kernel`] launches. No caller
+//! asks which driver it is.
+//!
+//! After a fault the context is lost. From then on no further driver call is made,
+//! not even to free: each would fail, and a sanitizer reports each failure as one
+//! more error (`memory_bugs` would show 9 instead of 2).
+
+pub mod choice;
+
+mod alias;
+mod buffer;
+mod context;
+mod error;
+mod loader;
+mod module;
+mod signature;
+
+pub use buffer::{Buffer, Element, POISON};
+pub use context::{Device, DeviceInfo};
+pub use error::DeviceError;
+pub use loader::{Survey, our_library, survey};
+pub use module::{Argument, Kernel, Launch, Module};
