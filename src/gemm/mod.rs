@@ -1,0 +1,1 @@
+//! The GEMM harness: kernels under test, their reference, gate and planted faults.
