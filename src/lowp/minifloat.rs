@@ -374,7 +374,8 @@ mod tests {
     /// picks for E5M2 (0x7e; `cvt.rn.satfinite.e5m2x2` gives 0x7f).
     #[test]
     fn the_crate_float8_gives_the_same_codes_and_values() {
-        let theirs: [(Minifloat, fn(u8) -> f32, fn(f32) -> u8); 2] = [
+        type Codec = (Minifloat, fn(u8) -> f32, fn(f32) -> u8);
+        let theirs: [Codec; 2] = [
             (
                 E4M3,
                 |code| float8::F8E4M3::from_bits(code).to_f32(),
