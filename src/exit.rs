@@ -87,14 +87,27 @@ pub const HELP: &str = "Exit codes:
   3  could not run or could not tell: no device, PTX rejected, out of memory, all skipped";
 
 /// The body of every `main`: run, print an error with its causes, return the code.
-///
-/// The error goes to stderr in one piece, so that `--json` on stdout stays clean.
 pub fn run(body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
+    run_reporting(false, body)
+}
+
+/// [`run`] for a program with `--json`: an error is also one JSON document on
+/// stdout, `{"error": …, "exit": …}`, so that a machine never reads nothing. The
+/// text goes to stderr either way.
+pub fn run_reporting(json: bool, body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
     match body() {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
-            Exit::of(&error).into()
+            let exit = Exit::of(&error);
+            let text = format!("{error:#}");
+            eprintln!("error: {text}");
+            if json {
+                println!(
+                    "{}",
+                    serde_json::json!({"error": text, "exit": exit.code()})
+                );
+            }
+            exit.into()
         }
     }
 }

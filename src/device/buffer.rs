@@ -144,10 +144,11 @@ impl<T: Element> Buffer<T> {
         Ok(host)
     }
 
-    /// Gives the memory up without freeing it. The context can still be released:
-    /// only the allocation stays behind. This is how `memory_bugs` plants its leak.
-    pub fn leak(mut self) {
-        self.address = 0;
+    /// Gives the memory up without freeing it, and returns its address, which a
+    /// launch takes like the buffer. The context can still be released: only the
+    /// allocation stays behind. This is how `memory_bugs` plants its leak.
+    pub fn leak(mut self) -> u64 {
+        std::mem::take(&mut self.address)
     }
 }
 

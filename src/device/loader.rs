@@ -152,7 +152,7 @@ fn probe(name: &OsStr) -> Probe {
     let ours = has(&library, MARKER);
     let devices = match missing_symbols(&library) {
         missing if missing.is_empty() => count_devices(&library),
-        missing => Err(format!("it lacks {}", missing.join(", "))),
+        missing => Err(format!("it lacks {}", few(&missing))),
     };
     // A driver that started is not unloaded again: NVIDIA's keeps threads and
     // handlers, and ours is linked so that it stays.
@@ -200,6 +200,15 @@ fn missing_symbols(library: &Library) -> Vec<&'static str> {
         .into_iter()
         .filter(|name| !has(library, name.as_bytes()))
         .collect()
+}
+
+fn few(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let mut text = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more calls", names.len() - SHOWN);
+    }
+    text
 }
 
 fn count_devices(library: &Library) -> Result<u32, String> {
