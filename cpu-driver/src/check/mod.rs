@@ -1,1 +1,2 @@
 //! Observers, findings and reports.
+pub mod config;
