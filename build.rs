@@ -7,6 +7,8 @@
 
 #[path = "build/checked_in.rs"]
 mod checked_in;
+#[path = "build/compile.rs"]
+mod compile;
 #[path = "build/kernel_source.rs"]
 mod kernel_source;
 #[path = "build/nvcc.rs"]
@@ -23,8 +25,11 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     let mut arguments = env::args_os().skip(1);
-    if arguments.next().is_some_and(|a| a == nvcc::CHILD_ARGUMENT) {
-        return nvcc::child(arguments);
+    if arguments
+        .next()
+        .is_some_and(|a| a == compile::CHILD_ARGUMENT)
+    {
+        return compile::child(arguments);
     }
     if let Err(message) = build() {
         for line in message.lines() {
@@ -93,7 +98,7 @@ fn choose(root: &Path, out: &Path, sources: &[KernelSource]) -> Result<Modules, 
             origin: "checked in".to_owned(),
         });
     };
-    let ptx = compile(&found, root, out, sources)?;
+    let ptx = compile_all(&found, root, out, sources)?;
     if wish == "refresh" {
         checked_in::write_all(root, &ptx)?;
     }
@@ -115,13 +120,13 @@ fn choose(root: &Path, out: &Path, sources: &[KernelSource]) -> Result<Modules, 
     })
 }
 
-fn compile(
+fn compile_all(
     found: &nvcc::Nvcc,
     root: &Path,
     out: &Path,
     sources: &[KernelSource],
 ) -> Result<BTreeMap<String, String>, String> {
-    let compiled = nvcc::compile(found, root, sources, &out.join("nvcc"))?;
+    let compiled = compile::compile(found, root, sources, &out.join("nvcc"))?;
     for warning in compiled.warnings {
         println!("cargo::warning={warning}");
     }
