@@ -4,4 +4,5 @@ pub mod exit;
 pub mod gemm;
 pub mod harness;
 pub mod kernels;
+pub mod lessons;
 pub mod lowp;

@@ -8,6 +8,7 @@
 //! there must be something to compare. `diff > tolerance` is never written: it
 //! is false for NaN, and so passes it.
 
+use super::tolerance::SumTolerance;
 use super::verdict::{Comparison, Failure, Passed, Verdict};
 use approx::{AbsDiffEq, RelativeEq};
 use serde::Serialize;
@@ -32,9 +33,6 @@ pub struct Outcome {
     pub check: Check,
     /// Elements the kernel was given.
     pub n: usize,
-    /// How the gate was computed, where it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub arithmetic: Option<String>,
     /// What was found.
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -50,6 +48,8 @@ pub enum Gate {
     Bitwise,
     /// `|got - want|` at most this times the larger magnitude.
     Relative(f64),
+    /// Relative, with the limit computed for a sum of `f32` terms.
+    Sum(SumTolerance),
     /// `|got - want|` at most this.
     Absolute(f64),
 }
@@ -60,6 +60,7 @@ impl Gate {
         match self {
             Gate::Exact | Gate::Bitwise => 0.0,
             Gate::Relative(limit) | Gate::Absolute(limit) => limit,
+            Gate::Sum(tolerance) => tolerance.gate,
         }
     }
 
@@ -68,8 +69,8 @@ impl Gate {
         let distance = (got - want).abs();
         match self {
             Gate::Exact | Gate::Bitwise | Gate::Absolute(_) => distance,
-            Gate::Relative(_) if distance == 0.0 => 0.0,
-            Gate::Relative(_) => distance / got.abs().max(want.abs()),
+            Gate::Relative(_) | Gate::Sum(_) if distance == 0.0 => 0.0,
+            Gate::Relative(_) | Gate::Sum(_) => distance / got.abs().max(want.abs()),
         }
     }
 
@@ -81,7 +82,7 @@ impl Gate {
         match self {
             Gate::Exact => got == want,
             Gate::Bitwise => got.to_bits() == want.to_bits(),
-            Gate::Relative(limit) => got.relative_eq(&want, 0.0, limit),
+            Gate::Relative(_) | Gate::Sum(_) => got.relative_eq(&want, 0.0, self.limit()),
             Gate::Absolute(limit) => got.abs_diff_eq(&want, limit),
         }
     }
@@ -90,13 +91,22 @@ impl Gate {
         match self {
             Gate::Exact => format!("difference {}, gate 0", super::figures::value(error)),
             Gate::Bitwise => format!("difference {}, bits equal", super::figures::value(error)),
-            Gate::Relative(limit) => format!("relative error {error:.3e}, gate {limit:.3e}"),
-            Gate::Absolute(limit) => format!("error {error:.3e}, gate {limit:.3e}"),
+            Gate::Relative(limit) => format!("relative error {}, gate {limit:.3e}", short(error)),
+            Gate::Sum(tolerance) => format!("relative error {}, gate {tolerance}", short(error)),
+            Gate::Absolute(limit) => format!("error {}, gate {limit:.3e}", short(error)),
         }
     }
 
     fn is_sound(self) -> bool {
         self.limit().is_finite() && self.limit() >= 0.0
+    }
+}
+
+fn short(error: f64) -> String {
+    if error == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{error:.3e}")
     }
 }
 
@@ -186,8 +196,13 @@ fn unusable(got: usize, want: &[f64]) -> Option<Failure> {
 mod tests {
     use super::*;
 
-    const GATES: [Gate; 4] = [
+    const GATES: [Gate; 5] = [
         Gate::Exact,
+        Gate::Sum(SumTolerance {
+            terms: 1,
+            grown: 0.9,
+            gate: 0.9,
+        }),
         Gate::Bitwise,
         Gate::Relative(0.9),
         Gate::Absolute(1e30),

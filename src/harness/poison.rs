@@ -1,15 +1,16 @@
 //! Outputs are filled with poison before each launch.
 //!
 //! Device memory keeps what the last run left in it, which is often the right
-//! answer: a kernel that never ran would then pass. Poison is a NaN with a
-//! recognisable payload, so an element that was not written fails every gate and
-//! can be told from a NaN that the kernel computed.
+//! answer: a kernel that never ran would then pass. Poison is the byte 0xFF
+//! throughout. As a float that is a NaN, so an element that was not written fails
+//! every gate; its bits are not those of a NaN that NVIDIA's or x86 arithmetic
+//! produces (0x7fffffff, 0xffc00000), so the two can be told apart.
 
-/// The bits of a poisoned `f32`: a quiet NaN that arithmetic does not produce.
-pub const F32_BITS: u32 = 0x7fd0_15ed;
+/// The bits of a poisoned `f32`.
+pub const F32_BITS: u32 = u32::MAX;
 
-/// The bits of a poisoned `u32`.
-pub const U32: u32 = 0xdead_15ed;
+/// A poisoned `u32`.
+pub const U32: u32 = u32::MAX;
 
 /// `n` poisoned floats.
 pub fn floats(n: usize) -> Vec<f32> {

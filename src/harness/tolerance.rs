@@ -51,7 +51,7 @@ impl SumTolerance {
 
     /// The same as a gate for [`super::check::compare`].
     pub fn as_gate(self) -> Gate {
-        Gate::Relative(self.gate)
+        Gate::Sum(self)
     }
 }
 
@@ -59,9 +59,9 @@ impl fmt::Display for SumTolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "max({BASE:e}, 4 x 2^-23 x sqrt({})) = {:.3e}",
-            super::figures::count(self.terms),
-            self.gate
+            "{:.3e} = max({BASE:e}, 4 x 2^-23 x sqrt({}))",
+            self.gate,
+            super::figures::count(self.terms)
         )
     }
 }
@@ -87,6 +87,6 @@ mod tests {
     #[test]
     fn the_text_shows_the_arithmetic() {
         let text = SumTolerance::for_terms(16_483).to_string();
-        assert_eq!(text, "max(1e-5, 4 x 2^-23 x sqrt(16,483)) = 6.122e-5");
+        assert_eq!(text, "6.122e-5 = max(1e-5, 4 x 2^-23 x sqrt(16,483))");
     }
 }
