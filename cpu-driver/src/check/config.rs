@@ -1,133 +1,75 @@
-//! The contract between `kernelgate sanitize` and the driver inside its target.
-//!
-//! The parent puts a [`Config`] as JSON into `KERNELGATE_SANITIZE`. The driver in
-//! the target reads it at `cuInit`, prints the report itself, and leaves a
-//! [`Status`] for the parent, which computes the exit code from it. Without the
-//! variable nothing is checked.
-//!
-//! A target may start other processes that use CUDA too, so each writes a status
-//! of its own: `<status_folder>/<pid>.json`, first at `cuInit` and again when the
-//! report is complete. A killed process leaves the first one, which has no summary.
-
-use std::io;
-use std::path::{Path, PathBuf};
+//! The configuration of a sanitized run: JSON in `KERNELGATE_SANITIZE`, written
+//! by `kernelgate sanitize` and read by the driver in the target process.
 
 use serde::{Deserialize, Serialize};
 
-/// Name of the environment variable that holds a [`Config`] as JSON.
+use super::filter::{Filter, FilterError};
+
+/// Name of the environment variable.
 pub const VARIABLE: &str = "KERNELGATE_SANITIZE";
 
-/// A checker, with compute-sanitizer's name for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A checker. Names are compute-sanitizer's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tool {
+    #[default]
     Memcheck,
-    Racecheck,
-    Initcheck,
-    Synccheck,
 }
 
-impl Tool {
-    /// compute-sanitizer's four tools.
-    pub const ALL: [Tool; 4] = [
-        Tool::Memcheck,
-        Tool::Racecheck,
-        Tool::Initcheck,
-        Tool::Synccheck,
-    ];
-
-    /// Those that this driver has.
-    pub const AVAILABLE: &[Tool] = &[Tool::Memcheck];
-
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Tool::Memcheck => "memcheck",
-            Tool::Racecheck => "racecheck",
-            Tool::Initcheck => "initcheck",
-            Tool::Synccheck => "synccheck",
-        }
-    }
-}
-
-/// What an access violation takes with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// What an access that must not happen costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Destroy {
-    /// The launch, and its context: the next call returns 719.
+pub enum DestroyOnDeviceError {
+    /// The launch ends and its context is lost.
     #[default]
     Context,
-    /// The warp; the launch and the context go on.
+    /// The warp ends, the launch goes on.
     Kernel,
 }
 
-/// Which kernels a name filter means.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NameFilter {
-    /// The whole name.
-    Exact(String),
-    /// A part of the name.
-    Substring(String),
-}
-
-impl NameFilter {
-    /// Whether `kernel` is meant.
-    pub fn matches(&self, kernel: &str) -> bool {
-        match self {
-            NameFilter::Exact(name) => kernel == name,
-            NameFilter::Substring(part) => kernel.contains(part.as_str()),
-        }
-    }
-}
-
-/// How a report is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SaveForm {
-    #[default]
-    Json,
-    Xml,
-}
-
-/// Everything the driver needs to know. Field names are compute-sanitizer's flags.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The options of a sanitized run. Unknown keys are an error: a misspelt
+/// option that is ignored would be a check that cannot fail.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub tool: Tool,
-    /// `--leak-check full`.
+    /// `--leak-check full`
     pub leak_check: bool,
-    pub destroy_on_device_error: Destroy,
-    /// Findings printed at most; 0 means no limit. The summary counts all.
+    pub destroy_on_device_error: DestroyOnDeviceError,
+    /// Findings to print and save; 0 for all. The count goes on beyond it.
     pub print_limit: u64,
-    /// Check only kernels that match one of these; empty means all.
-    pub kernel_name: Vec<NameFilter>,
-    /// Do not check kernels that match one of these.
-    pub kernel_name_exclude: Vec<NameFilter>,
-    /// Launches (of kernels that the filters admit) to leave unchecked first.
+    /// `--kernel-name`, as typed; a kernel that any of them matches is checked.
+    pub kernel_name: Vec<String>,
+    /// `--kernel-name-exclude`, as typed.
+    pub kernel_name_exclude: Vec<String>,
+    /// Launches that pass the name filters and are nevertheless not checked.
     pub launch_skip: u64,
-    /// Launches to check after those; 0 means all.
+    /// Launches to check after those; 0 for all.
     pub launch_count: u64,
-    /// Report file instead of stdout. `%p` stands for the process id.
-    pub log_file: Option<PathBuf>,
-    /// Machine-readable report.
-    pub save: Option<PathBuf>,
-    pub save_form: SaveForm,
-    /// Print the machine-readable report on stdout instead of the text.
-    pub json: bool,
-    /// Bytes without access after each allocation, beyond what the driver leaves.
+    /// Where the report goes instead of standard output. `%p` is the process
+    /// id, `%q{NAME}` an environment variable, `%%` a percent sign.
+    pub log_file: Option<String>,
+    /// File for the findings as JSON (XML with `xml`); escapes as above.
+    pub save: Option<String>,
+    pub xml: bool,
+    /// Extra bytes behind every allocation that belong to nobody.
     pub padding: u64,
-    /// Folder for the [`Status`] files.
-    pub status_folder: Option<PathBuf>,
+    /// Print file names without their folders.
+    pub strip_paths: bool,
+    /// Print host and device frames.
+    pub show_backtrace: bool,
+    /// File to which the process appends one line of JSON
+    /// ([`super::report::Status`]) when it has reported; escapes as above. A
+    /// process that never loads the driver appends nothing.
+    pub status_file: Option<String>,
 }
 
 impl Default for Config {
-    /// compute-sanitizer's defaults.
-    fn default() -> Config {
-        Config {
+    fn default() -> Self {
+        Self {
             tool: Tool::Memcheck,
             leak_check: false,
-            destroy_on_device_error: Destroy::Context,
+            destroy_on_device_error: DestroyOnDeviceError::Context,
             print_limit: 100,
             kernel_name: Vec::new(),
             kernel_name_exclude: Vec::new(),
@@ -135,66 +77,121 @@ impl Default for Config {
             launch_count: 0,
             log_file: None,
             save: None,
-            save_form: SaveForm::Json,
-            json: false,
+            xml: false,
             padding: 0,
-            status_folder: None,
+            strip_paths: true,
+            show_backtrace: true,
+            status_file: None,
         }
     }
 }
 
 impl Config {
-    /// Reads the environment: `Ok(None)` without the variable.
+    /// The value for [`VARIABLE`].
+    #[must_use]
+    pub fn to_variable(&self) -> String {
+        serde_json::to_string(self).expect("strings, numbers and flags are always JSON")
+    }
+
+    /// Reads the value of [`VARIABLE`] and checks it as a whole.
     ///
     /// # Errors
-    /// Text that is not a [`Config`]. The driver refuses `cuInit` then: running
-    /// unchecked would look like a clean run.
-    pub fn from_env() -> Result<Option<Config>, String> {
-        match std::env::var(VARIABLE) {
-            Err(_) => Ok(None),
-            Ok(text) => serde_json::from_str(&text)
-                .map(Some)
-                .map_err(|error| format!("{VARIABLE} is not a sanitizer configuration: {error}")),
-        }
+    /// [`ConfigError`], with what was wrong.
+    pub fn from_variable(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = serde_json::from_str(text).map_err(|error| ConfigError {
+            message: error.to_string(),
+        })?;
+        config.check()?;
+        Ok(config)
     }
 
-    /// Whether the filters by name admit `kernel`.
-    pub fn admits(&self, kernel: &str) -> bool {
-        (self.kernel_name.is_empty() || self.kernel_name.iter().any(|f| f.matches(kernel)))
-            && !self.kernel_name_exclude.iter().any(|f| f.matches(kernel))
+    /// Checks what the types cannot: filters, escapes and options that need
+    /// each other.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with what was wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.filter()?;
+        if self.xml && self.save.is_none() {
+            return Err(ConfigError {
+                message: "`--xml` needs `--save FILE` to say where the XML goes".into(),
+            });
+        }
+        let paths = [&self.log_file, &self.save, &self.status_file];
+        for path in paths.into_iter().flatten() {
+            expand(path)?;
+        }
+        Ok(())
+    }
+
+    /// The kernel filter that the name and count options describe.
+    ///
+    /// # Errors
+    /// A filter that does not parse.
+    pub fn filter(&self) -> Result<Filter, FilterError> {
+        Filter::new(
+            &self.kernel_name,
+            &self.kernel_name_exclude,
+            self.launch_skip,
+            self.launch_count,
+        )
     }
 }
 
-/// What one process tells the parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// Errors, leaked allocations included: the number in ERROR SUMMARY.
-    pub errors: u64,
-    /// Leaked allocations among them.
-    pub leaks: u64,
-    /// The report is complete, its SUMMARY lines included.
-    pub summary_printed: bool,
+/// Fills in the escapes of a file name.
+///
+/// # Errors
+/// An unknown escape or an unset variable.
+pub fn expand(pattern: &str) -> Result<String, ConfigError> {
+    let mut path = String::new();
+    let mut rest = pattern;
+    while let Some(at) = rest.find('%') {
+        path.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        if let Some(after) = escape.strip_prefix('%') {
+            path.push('%');
+            rest = after;
+        } else if let Some(after) = escape.strip_prefix('p') {
+            path.push_str(&std::process::id().to_string());
+            rest = after;
+        } else if let Some((name, after)) = escape
+            .strip_prefix("q{")
+            .and_then(|tail| tail.split_once('}'))
+        {
+            let value = std::env::var(name).map_err(|_| ConfigError {
+                message: format!("`{pattern}` names the variable {name}, which is not set"),
+            })?;
+            path.push_str(&value);
+            rest = after;
+        } else {
+            return Err(ConfigError {
+                message: format!("`{pattern}`: expected %p, %q{{NAME}} or %% after the %"),
+            });
+        }
+    }
+    path.push_str(rest);
+    Ok(path)
 }
 
-impl Status {
-    /// Writes the status of this process, whole or not at all.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let pid = std::process::id();
-        let part = folder.join(format!("{pid}.part"));
-        std::fs::write(&part, serde_json::to_vec(self)?)?;
-        std::fs::rename(&part, folder.join(format!("{pid}.json")))
-    }
+/// A configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    pub message: String,
+}
 
-    /// The statuses of all processes that wrote one.
-    pub fn read_all(folder: &Path) -> io::Result<Vec<Status>> {
-        let mut statuses = Vec::new();
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|e| e == "json") {
-                statuses.push(serde_json::from_slice(&std::fs::read(&path)?)?);
-            }
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sanitizer configuration: {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<FilterError> for ConfigError {
+    fn from(error: FilterError) -> Self {
+        Self {
+            message: error.to_string(),
         }
-        Ok(statuses)
     }
 }
 
@@ -203,48 +200,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_survives_the_environment_and_a_misspelt_field_does_not() {
+    fn a_configuration_survives_the_environment() {
         let config = Config {
             leak_check: true,
-            destroy_on_device_error: Destroy::Kernel,
-            kernel_name: vec![NameFilter::Substring("diff".into())],
+            destroy_on_device_error: DestroyOnDeviceError::Kernel,
+            kernel_name: vec!["kns=Past".into(), "regex=^diff".into()],
+            print_limit: 0,
+            log_file: Some("log.%p".into()),
             ..Config::default()
         };
-        let text = serde_json::to_string(&config).unwrap();
-        assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
-        assert_eq!(
-            serde_json::from_str::<Config>("{}").unwrap(),
-            Config::default()
-        );
-        assert!(serde_json::from_str::<Config>(r#"{"leakcheck": true}"#).is_err());
+        assert_eq!(Config::from_variable(&config.to_variable()), Ok(config));
+        assert_eq!(Config::from_variable("{}"), Ok(Config::default()));
     }
 
     #[test]
-    fn exclusion_wins_over_inclusion() {
-        let config = Config {
-            kernel_name: vec![NameFilter::Substring("diff".into())],
-            kernel_name_exclude: vec![NameFilter::Exact("diffNext".into())],
-            ..Config::default()
-        };
-        assert!(config.admits("diffNextPastEnd"));
-        assert!(!config.admits("diffNext"));
-        assert!(!config.admits("windowSum"));
-        assert!(Config::default().admits("anything"));
+    fn what_cannot_be_honoured_is_refused() {
+        for (text, named) in [
+            ("", "EOF"),
+            (r#"{"leak_chek":true}"#, "leak_chek"),
+            (r#"{"tool":"racecheck"}"#, "racecheck"),
+            (r#"{"kernel_name":["name=x"]}"#, "name=x"),
+            (r#"{"kernel_name":["regex=["]}"#, "regex=["),
+            (r#"{"xml":true}"#, "--save"),
+            (r#"{"log_file":"a%z"}"#, "a%z"),
+            (
+                r#"{"save":"%q{NO_SUCH_VARIABLE_HERE}"}"#,
+                "NO_SUCH_VARIABLE_HERE",
+            ),
+        ] {
+            let error = Config::from_variable(text).expect_err(text).to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
     }
 
     #[test]
-    fn a_status_is_read_back_and_parts_are_not() {
-        let folder = std::env::temp_dir().join(format!("kg-status-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("1.part"), "{").unwrap();
-        assert_eq!(Status::read_all(&folder).unwrap(), vec![]);
-        let status = Status {
-            errors: 27,
-            leaks: 1,
-            summary_printed: true,
-        };
-        status.write(&folder).unwrap();
-        assert_eq!(Status::read_all(&folder).unwrap(), vec![status]);
-        std::fs::remove_dir_all(&folder).unwrap();
+    fn escapes_are_filled_in() {
+        let id = std::process::id();
+        assert_eq!(expand("a%p.b%%"), Ok(format!("a{id}.b%")));
+        let path = std::env::var("PATH").expect("PATH is set in tests");
+        assert_eq!(expand("%q{PATH}"), Ok(path));
+        assert!(expand("100%").is_err());
     }
 }

@@ -63,6 +63,25 @@ pub struct Violation {
     pub site: Site,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HeapErrorKind {
+    /// `free` of memory that was freed before.
+    DoubleFree,
+    /// `free` of a pointer that `malloc` never returned.
+    InvalidFree,
+}
+
+/// A wrong `free` in a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeapError {
+    pub kind: HeapErrorKind,
+    pub address: u64,
+    pub thread: [u32; 3],
+    pub block: [u32; 3],
+    pub kernel: String,
+    pub site: Site,
+}
+
 /// How much a violation costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
@@ -97,6 +116,9 @@ pub trait Observer {
     const EVENTS: bool;
 
     fn violation(&mut self, violation: &Violation) -> Reaction;
+    fn heap_error(&mut self, _error: &HeapError) -> Reaction {
+        Reaction::EndLaunch
+    }
     fn access(&mut self, _access: &WarpAccess<'_>) {}
     /// All threads of `block` that take part have arrived at barrier `id`.
     fn barrier(&mut self, _block: u64, _id: u32) {}
