@@ -158,10 +158,9 @@ impl Project {
 
     // ---- help texts --------------------------------------------------------
 
-    /// What `cargo SUBCOMMAND --help` prints.
+    /// What `cargo SUBCOMMAND -h` prints: every flag. `--help` may open a manual.
     pub fn cargo_help(&self, subcommand: &str) -> Result<String, String> {
-        // `--help` opens a manual page; `-h` prints, and lists every flag.
-        self.help_text(env!("CARGO"), &[subcommand.to_owned()], "--help")
+        self.help_text(env!("CARGO"), &[subcommand.to_owned()], "-h")
     }
 
     /// What `PROGRAM SUBCOMMANDS --help` prints. `None` for a program that this
@@ -187,8 +186,6 @@ impl Project {
         let text = Command::new(program)
             .args(path)
             .arg(flag)
-            .env("PAGER", "cat")
-            .env("MANPAGER", "cat")
             .output()
             .map_err(|e| format!("cannot start {shown}: {e}"))
             .and_then(|output| match output.status.success() {
