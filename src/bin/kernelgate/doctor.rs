@@ -1,0 +1,112 @@
+//! `kernelgate doctor`: what this machine has, and what that enables.
+
+use std::path::Path;
+
+use kernelgate::device::{Device, Survey, survey};
+use kernelgate::exit::Exit;
+use serde::Serialize;
+
+use crate::programs::{COMPUTE_SANITIZER, NVCC, Program};
+
+/// Print what was found (drivers, devices, nvcc, compute-sanitizer) and what each
+/// enables.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One thing that was looked for.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    found: bool,
+    detail: String,
+    enables: &'static str,
+}
+
+/// Exit 0 when some driver has a device, 3 when none has: nothing could run then.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    // The device first: it decides which library this process may bind to.
+    let device = device();
+    let drivers = drivers(&survey());
+    let exit = if device.found {
+        Exit::Held
+    } else {
+        Exit::CouldNotRun
+    };
+    let mut findings = vec![device];
+    findings.extend(drivers);
+    findings.push(program(
+        &NVCC,
+        "rebuilding kernels/*.cu; without it the checked-in PTX is used",
+    ));
+    findings.push(program(
+        &COMPUTE_SANITIZER,
+        "`kernelgate sanitize` on a GPU; without it our checkers run on the CPU",
+    ));
+    if arguments.json {
+        println!("{}", serde_json::to_string(&findings)?);
+    } else {
+        for finding in &findings {
+            println!("{}", line(finding));
+        }
+    }
+    Ok(exit)
+}
+
+fn line(finding: &Finding) -> String {
+    let mark = if finding.found { "found" } else { "missing" };
+    format!(
+        "{:<18} {mark:<8} {}\n{:28}enables: {}",
+        finding.what, finding.detail, "", finding.enables
+    )
+}
+
+fn device() -> Finding {
+    let (found, detail) = match Device::open() {
+        Ok(device) => (true, device.banner()),
+        Err(error) => (false, error.to_string()),
+    };
+    Finding {
+        what: "chosen device",
+        found,
+        detail,
+        enables: "every lesson and test",
+    }
+}
+
+fn drivers(survey: &Survey) -> [Finding; 2] {
+    [
+        Finding {
+            what: "NVIDIA's driver",
+            found: survey.nvidia.usable() && !survey.nvidia.ours,
+            detail: survey.nvidia.describe(),
+            enables: "runs on a GPU, performance figures, recording evidence of a device",
+        },
+        Finding {
+            what: "CPU driver",
+            found: survey.ours.usable(),
+            detail: survey.ours.describe(),
+            enables: "runs and sanitized runs without a GPU",
+        },
+    ]
+}
+
+fn program(program: &Program, enables: &'static str) -> Finding {
+    let file = program.find();
+    Finding {
+        what: program.name,
+        found: file.is_some(),
+        detail: match &file {
+            Some(file) => described(program, file),
+            None => format!("looked in {}", program.places()),
+        },
+        enables,
+    }
+}
+
+fn described(program: &Program, file: &Path) -> String {
+    format!("{}, {}", file.display(), program.version(file))
+}

@@ -1,0 +1,47 @@
+//! The tool `kernelgate`: one file a subcommand.
+
+mod doctor;
+mod driver_path;
+mod programs;
+mod sanitize;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use kernelgate::exit;
+
+/// Tests for GPU kernels that are able to fail.
+#[derive(Parser)]
+#[command(name = "kernelgate", version, after_help = exit::HELP)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Sanitize(sanitize::Arguments),
+    DriverPath(driver_path::Arguments),
+    Doctor(doctor::Arguments),
+}
+
+fn main() -> ExitCode {
+    match CommandLine::parse_from(sanitize::joined_xml(std::env::args_os())).command {
+        Command::Sanitize(arguments) => sanitize::main(&arguments),
+        Command::DriverPath(arguments) => exit::run(|| driver_path::run(&arguments)),
+        Command::Doctor(arguments) => {
+            exit::run_reporting(arguments.json, || doctor::run(&arguments))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+}

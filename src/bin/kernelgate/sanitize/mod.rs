@@ -1,0 +1,117 @@
+//! `kernelgate sanitize [flags] PROGRAM [arguments]`.
+//!
+//! The flags are compute-sanitizer's. On a machine with a GPU and NVIDIA's tool the
+//! tool runs; otherwise PROGRAM runs on our driver, with the checks in the driver
+//! ([`cuda::check::config`] is the contract). The exit rules are the same
+//! ([`outcome`]).
+
+mod flags;
+mod ours;
+mod outcome;
+mod vendor;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cuda::check::config::Tool;
+use kernelgate::device::choice::Request;
+use kernelgate::device::{DeviceError, survey};
+use kernelgate::exit::{Exit, UsageError};
+
+use crate::programs::COMPUTE_SANITIZER;
+use outcome::Outcome;
+
+pub use flags::{Arguments, joined_xml};
+
+/// Which sanitizer runs.
+enum Backend {
+    /// NVIDIA's, this file.
+    Vendor(PathBuf),
+    /// The checkers of our driver, and why.
+    Ours(&'static str),
+}
+
+pub fn main(arguments: &Arguments) -> ExitCode {
+    match sanitize(arguments) {
+        Ok(outcome) => {
+            let (code, note) = outcome.exit(arguments.rules());
+            if let Some(note) = note {
+                eprintln!("kernelgate sanitize: {note}");
+            }
+            ExitCode::from(code)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            Exit::of(&error).into()
+        }
+    }
+}
+
+fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let tool = arguments.tool()?;
+    match backend()? {
+        Backend::Vendor(file) => {
+            if arguments.json {
+                return Err(usage(
+                    "--json needs the CPU driver's checkers (KERNELGATE_DRIVER=cpu): \
+                     NVIDIA's tool prints text or, with --save, its own file",
+                ));
+            }
+            eprintln!("kernelgate sanitize: running NVIDIA's {}", file.display());
+            vendor::run(&file, arguments)
+        }
+        Backend::Ours(why) => {
+            if !Tool::AVAILABLE.contains(&tool) {
+                return Err(usage(&format!(
+                    "the CPU driver has no {} yet; it has {}",
+                    tool.name(),
+                    names(Tool::AVAILABLE)
+                )));
+            }
+            eprintln!(
+                "kernelgate sanitize: {} by kernelgate's CPU driver, {why}",
+                tool.name()
+            );
+            ours::run(tool, arguments)
+        }
+    }
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    UsageError(message.to_string()).into()
+}
+
+fn names(tools: &[Tool]) -> String {
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+    names.join(", ")
+}
+
+/// NVIDIA's tool needs NVIDIA's driver with a device. `KERNELGATE_DRIVER` decides
+/// as it does for every program.
+fn backend() -> anyhow::Result<Backend> {
+    let request = Request::from_env()?;
+    match request {
+        Request::Cpu => return Ok(Backend::Ours("because KERNELGATE_DRIVER=cpu")),
+        Request::Path(_) => return Ok(Backend::Ours("because KERNELGATE_DRIVER names a file")),
+        Request::Auto | Request::Cuda => {}
+    }
+    let nvidia = survey().nvidia;
+    let gpu = nvidia.usable() && !nvidia.ours;
+    let tool = COMPUTE_SANITIZER.find();
+    match (gpu, tool, request) {
+        (true, Some(file), _) => Ok(Backend::Vendor(file)),
+        (_, _, Request::Cuda) => Err(DeviceError::NoDevice {
+            message: format!(
+                "KERNELGATE_DRIVER=cuda asks for NVIDIA's compute-sanitizer, which needs NVIDIA's \
+                 driver with a device ({}) and the tool itself (looked in {})",
+                nvidia.describe(),
+                COMPUTE_SANITIZER.places()
+            ),
+        }
+        .into()),
+        (true, None, _) => Ok(Backend::Ours(
+            "because this machine has a GPU but no compute-sanitizer",
+        )),
+        (false, _, _) => Ok(Backend::Ours("because this machine has no usable GPU")),
+    }
+}

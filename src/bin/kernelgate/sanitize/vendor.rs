@@ -1,0 +1,160 @@
+//! PROGRAM under NVIDIA's compute-sanitizer.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::flags::Arguments;
+use super::outcome::{Outcome, code_of};
+use anyhow::Context;
+
+/// Runs the tool, passes its output on, and looks for the SUMMARY line.
+pub fn run(tool: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let mut child = Command::new(tool)
+        .args(arguments.vendor_arguments()?)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", tool.display()))?;
+    let stdout = child.stdout.take().context("the tool has no stdout")?;
+    let seen = pass_on(stdout, std::io::stdout())?;
+    let code = code_of(child.wait()?);
+    let seen = match arguments.log_file() {
+        Some(file) => seen.or(in_log(file)),
+        None => seen,
+    };
+    // The tool says 255 itself when its target never reached CUDA.
+    Ok(Outcome {
+        code,
+        reached_cuda: seen.summary || code != 255 && !seen.nothing_checked,
+        summary: seen.summary,
+        errors: 0,
+    })
+}
+
+/// What the tool's text says about the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Seen {
+    summary: bool,
+    nothing_checked: bool,
+}
+
+impl Seen {
+    fn or(self, other: Seen) -> Seen {
+        Seen {
+            summary: self.summary || other.summary,
+            nothing_checked: self.nothing_checked || other.nothing_checked,
+        }
+    }
+
+    fn in_line(line: &[u8]) -> Seen {
+        let line = String::from_utf8_lossy(line);
+        let from_the_tool = line.starts_with("=========");
+        Seen {
+            summary: from_the_tool && line.contains("SUMMARY:"),
+            nothing_checked: from_the_tool
+                && line
+                    .contains("Target application terminated before first instrumented API call"),
+        }
+    }
+}
+
+/// Copies byte by byte as it comes, so that a progress line is not held back.
+fn pass_on(mut from: impl Read, mut to: impl Write) -> std::io::Result<Seen> {
+    let mut seen = Seen::default();
+    let mut line = Vec::new();
+    let mut chunk = [0u8; 4096];
+    loop {
+        let read = match from.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        to.write_all(&chunk[..read])?;
+        to.flush()?;
+        for &byte in &chunk[..read] {
+            if byte == b'\n' {
+                seen = seen.or(Seen::in_line(&line));
+                line.clear();
+            } else {
+                line.push(byte);
+            }
+        }
+    }
+    Ok(seen.or(Seen::in_line(&line)))
+}
+
+/// With --log-file the SUMMARY is there. A `%p` in the name makes one file a
+/// process; the run then has a SUMMARY when any of them has.
+fn in_log(file: &Path) -> Seen {
+    let pattern = file.to_string_lossy().into_owned();
+    let files = match pattern.split_once("%p") {
+        None => vec![file.to_path_buf()],
+        Some((before, after)) => matching(before, after),
+    };
+    files
+        .iter()
+        .filter_map(|path| std::fs::read(path).ok())
+        .flat_map(|bytes| {
+            bytes
+                .split(|&b| b == b'\n')
+                .map(Seen::in_line)
+                .collect::<Vec<_>>()
+        })
+        .fold(Seen::default(), Seen::or)
+}
+
+fn matching(before: &str, after: &str) -> Vec<std::path::PathBuf> {
+    let prefix = Path::new(before);
+    let folder = match prefix.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let stem = before.rsplit('/').next().unwrap_or_default();
+    let fits = |name: &str| {
+        name.strip_prefix(stem)
+            .and_then(|rest| rest.strip_suffix(after))
+            .is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
+    };
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| fits(&name.to_string_lossy()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_passed_on_unchanged_and_the_summary_is_seen() {
+        let text = b"PASS\n========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 2 errors\nlast";
+        let mut copy = Vec::new();
+        let seen = pass_on(&text[..], &mut copy).unwrap();
+        assert_eq!(copy, text);
+        assert!(seen.summary && !seen.nothing_checked);
+    }
+
+    #[test]
+    fn a_summary_that_the_program_printed_does_not_count() {
+        let seen = pass_on(&b"ERROR SUMMARY: 0 errors\n"[..], Vec::new()).unwrap();
+        assert_eq!(seen, Seen::default());
+    }
+
+    #[test]
+    fn a_log_by_process_id_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let pattern = folder.path().join("r-%p.txt");
+        assert_eq!(in_log(&pattern), Seen::default());
+        std::fs::write(folder.path().join("r-x.txt"), "========= ERROR SUMMARY: 0").unwrap();
+        assert_eq!(in_log(&pattern), Seen::default());
+        std::fs::write(folder.path().join("r-12.txt"), "========= ERROR SUMMARY: 0").unwrap();
+        assert!(in_log(&pattern).summary);
+    }
+}
