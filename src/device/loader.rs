@@ -81,7 +81,12 @@ pub(crate) fn choose_and_open(request: &Request) -> Result<Choice, DeviceError> 
         // Ours is opened only when NVIDIA's is out, so that a process on a GPU
         // never holds two drivers.
         Request::Auto => {
-            let nvidia = probe(OsStr::new(NVIDIA));
+            // A library that was preloaded under cudarc's name is what cudarc gets.
+            let name = match already_loaded() {
+                Some(_) => ASKED_BY_CUDARC,
+                None => NVIDIA,
+            };
+            let nvidia = probe(OsStr::new(name));
             let ours = if nvidia.usable() {
                 skipped
             } else {

@@ -58,9 +58,10 @@ pub struct Config {
     pub strip_paths: bool,
     /// Print host and device frames.
     pub show_backtrace: bool,
-    /// File to which the process appends one line of JSON
-    /// ([`super::report::Status`]) when it has reported; escapes as above. A
-    /// process that never loads the driver appends nothing.
+    /// File to which the process appends a line of JSON
+    /// ([`super::report::Status`]) when it first uses the driver and one when it
+    /// has reported: the last one counts, and a killed process leaves the first.
+    /// Escapes as above. A process that never uses the driver appends nothing.
     pub status_file: Option<String>,
 }
 

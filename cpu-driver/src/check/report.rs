@@ -107,6 +107,9 @@ impl Report {
         if !self.status.reached_cuda {
             self.status.reached_cuda = true;
             self.print("KERNELGATE SANITIZER");
+            // A process that is killed later leaves this line: it reached the
+            // driver, and its report was never finished.
+            self.complain("status file", self.append_status());
         }
     }
 

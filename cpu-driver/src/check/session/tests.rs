@@ -78,10 +78,18 @@ fn observe(session: &Session, memory: &Memory, violation: &Violation) -> Reactio
     Memcheck::new(session, memory, launch).violation(violation)
 }
 
+/// The process leaves a line when it reaches the driver and one when it is done.
 fn status(path: &Path) -> Status {
     let text = std::fs::read_to_string(path).expect("a status file");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    serde_json::from_str(&text).expect("a status line")
+    let lines: Vec<Status> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a status line"))
+        .collect();
+    let [first, last] = &lines[..] else {
+        panic!("expected two lines: {text}");
+    };
+    assert!(first.reached_cuda && !first.summary_printed, "{text}");
+    last.clone()
 }
 
 /// facts.md §2: one read, then error 719 at the next synchronise.

@@ -1,13 +1,15 @@
 //! compute-sanitizer's flags, by its own names.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use cuda::check::config::{Config, Destroy, NameFilter, SaveForm, Tool};
+use cuda::check::config::{Config, DestroyOnDeviceError, Tool};
 
 use super::outcome::Rules;
 use super::usage;
+
+/// compute-sanitizer's tools.
+const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
 /// Run PROGRAM under a sanitizer: NVIDIA's where there is a GPU and the tool, the
 /// CPU driver's checkers otherwise. Flags and exit rules are compute-sanitizer's.
@@ -33,11 +35,12 @@ pub struct Arguments {
     /// Print at most this many findings; 0 prints all.
     #[arg(long, default_value_t = 100, value_name = "COUNT")]
     print_limit: u64,
-    /// Check only these kernels: `kne=NAME` (or NAME) exactly, `kns=PART` by part.
-    #[arg(long, value_delimiter = ',', value_name = "FILTER")]
+    /// Check only these kernels: `kne=NAME` (or NAME) exactly, `kns=PART` by part,
+    /// `regex=EXPRESSION`.
+    #[arg(long, value_name = "FILTER")]
     kernel_name: Vec<String>,
     /// Do not check these kernels; same form as --kernel-name.
-    #[arg(long, value_delimiter = ',', value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER")]
     kernel_name_exclude: Vec<String>,
     /// Leave this many launches unchecked first.
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
@@ -47,16 +50,17 @@ pub struct Arguments {
     launch_count: u64,
     /// Write the report to this file; %p is the process id.
     #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
-    /// Save a machine-readable report.
+    log_file: Option<String>,
+    /// Save a machine-readable report: JSON, or NVIDIA's own form under its tool.
     #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
+    save: Option<String>,
     /// Save as XML; needs --save.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true,
           default_value_t = YesNo::No, default_missing_value = "yes")]
     xml: YesNo,
-    /// Print the report as JSON on stdout instead of text (CPU driver only).
-    #[arg(long)]
+    /// Print the report as JSON on stdout instead of text, after PROGRAM's output
+    /// (CPU driver only).
+    #[arg(long, conflicts_with_all = ["log_file", "xml"])]
     pub json: bool,
     /// Bytes without access after each allocation.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
@@ -105,16 +109,16 @@ pub fn joined_xml(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 impl Arguments {
-    /// The tool asked for.
-    pub fn tool(&self) -> anyhow::Result<Tool> {
-        Tool::ALL
+    /// The tool asked for, by compute-sanitizer's name.
+    pub fn tool(&self) -> anyhow::Result<&'static str> {
+        TOOLS
             .into_iter()
-            .find(|tool| tool.name() == self.tool)
+            .find(|tool| *tool == self.tool)
             .ok_or_else(|| {
-                usage(&format!(
+                usage(format!(
                     "there is no tool `{}`; the tools are {}",
                     self.tool,
-                    super::names(&Tool::ALL)
+                    TOOLS.join(", ")
                 ))
             })
     }
@@ -134,36 +138,42 @@ impl Arguments {
     }
 
     /// Where the text report goes, if not to stdout.
-    pub fn log_file(&self) -> Option<&Path> {
+    pub fn log_file(&self) -> Option<&str> {
         self.log_file.as_deref()
     }
 
-    /// For our driver.
-    pub fn config(&self, tool: Tool, status_folder: &Path) -> anyhow::Result<Config> {
-        let save_form = match (self.xml, &self.save) {
-            (YesNo::Yes, None) => return Err(usage("--xml needs --save FILE")),
-            (YesNo::Yes, Some(_)) => SaveForm::Xml,
-            (YesNo::No, _) => SaveForm::Json,
-        };
-        Ok(Config {
-            tool,
+    /// For our driver. `status_file` is where it reports to this process, and
+    /// `json_file` where it leaves the findings under `--json`.
+    ///
+    /// # Errors
+    /// A tool that our driver does not have yet, a filter that is none, `--xml`
+    /// without `--save`.
+    pub fn config(&self, status_file: &str, json_file: &str) -> anyhow::Result<Config> {
+        let mut config = Config {
+            tool: our_tool(self.tool()?)?,
             leak_check: self.leak_check == LeakCheck::Full,
             destroy_on_device_error: match self.destroy_on_device_error {
-                DestroyFlag::Context => Destroy::Context,
-                DestroyFlag::Kernel => Destroy::Kernel,
+                DestroyFlag::Context => DestroyOnDeviceError::Context,
+                DestroyFlag::Kernel => DestroyOnDeviceError::Kernel,
             },
             print_limit: self.print_limit,
-            kernel_name: filters(&self.kernel_name)?,
-            kernel_name_exclude: filters(&self.kernel_name_exclude)?,
+            kernel_name: with_key(&self.kernel_name),
+            kernel_name_exclude: with_key(&self.kernel_name_exclude),
             launch_skip: self.launch_skip,
             launch_count: self.launch_count,
             log_file: self.log_file.clone(),
             save: self.save.clone(),
-            save_form,
-            json: self.json,
+            xml: self.xml == YesNo::Yes,
             padding: self.padding,
-            status_folder: Some(status_folder.to_path_buf()),
-        })
+            status_file: Some(status_file.to_string()),
+            ..Config::default()
+        };
+        if self.json {
+            config.log_file = Some("/dev/null".into());
+            config.save.get_or_insert_with(|| json_file.to_string());
+        }
+        config.check().map_err(|error| usage(error.to_string()))?;
+        Ok(config)
     }
 
     /// For NVIDIA's tool: what differs from its defaults, then PROGRAM.
@@ -190,8 +200,8 @@ impl Arguments {
             ("--kernel-name", &self.kernel_name),
             ("--kernel-name-exclude", &self.kernel_name_exclude),
         ] {
-            for filter in filters(values)? {
-                flag(name, &vendor_filter(&filter));
+            for filter in with_key(values) {
+                flag(name, &filter);
             }
         }
         if self.launch_skip != 0 {
@@ -214,7 +224,7 @@ impl Arguments {
         }
         if self.xml == YesNo::Yes {
             if self.save.is_none() {
-                return Err(usage("--xml needs --save FILE"));
+                return Err(usage("--xml needs --save FILE".into()));
             }
             out.push("--xml".into());
         }
@@ -223,37 +233,31 @@ impl Arguments {
     }
 }
 
-fn filters(texts: &[String]) -> anyhow::Result<Vec<NameFilter>> {
-    texts.iter().map(|text| filter(text)).collect()
+/// compute-sanitizer wants `key=value`; a bare name is taken for the whole name.
+fn with_key(filters: &[String]) -> Vec<String> {
+    filters
+        .iter()
+        .map(|filter| match filter.contains('=') {
+            true => filter.clone(),
+            false => format!("kne={filter}"),
+        })
+        .collect()
 }
 
-fn filter(text: &str) -> anyhow::Result<NameFilter> {
-    let (key, value) = text.split_once('=').unwrap_or(("kne", text));
-    if value.is_empty() {
-        return Err(usage(&format!(
-            "the kernel filter `{text}` names no kernel"
-        )));
-    }
-    match key {
-        "kne" | "kernel_name" => Ok(NameFilter::Exact(value.into())),
-        "kns" | "kernel_substring" => Ok(NameFilter::Substring(value.into())),
-        _ => Err(usage(&format!(
-            "the kernel filter `{text}` starts with `{key}=`; expected kne=NAME or kns=PART"
-        ))),
-    }
-}
-
-fn vendor_filter(filter: &NameFilter) -> String {
-    match filter {
-        NameFilter::Exact(name) => format!("kne={name}"),
-        NameFilter::Substring(part) => format!("kns={part}"),
-    }
+/// The driver's own list decides which tools are there.
+fn our_tool(name: &str) -> anyhow::Result<Tool> {
+    serde_json::from_value(serde_json::Value::from(name)).map_err(|_| {
+        usage(format!(
+            "the CPU driver has no {name} yet; run it on a GPU with NVIDIA's tool"
+        ))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use kernelgate::exit::Exit;
 
     #[derive(Parser)]
     struct Line {
@@ -267,38 +271,32 @@ mod tests {
     }
 
     fn config(line: &str) -> Config {
-        parse(line)
-            .unwrap()
-            .config(Tool::Memcheck, Path::new("/status"))
-            .unwrap()
+        parse(line).unwrap().config("/status", "/json").unwrap()
     }
 
     #[test]
     fn every_flag_of_the_list_reaches_the_driver() {
         let got = config(
             "--tool memcheck --leak-check full --error-exitcode 1 --destroy-on-device-error kernel \
-             --print-limit 7 --kernel-name kns=diff --kernel-name-exclude kne=diffNext,window \
+             --print-limit 7 --kernel-name kns=diff --kernel-name-exclude window \
              --launch-skip 2 --launch-count 3 --log-file r.txt --save r.xml --xml yes --padding 32 \
              --require-cuda-init no -- prog --leak-check no",
         );
         let want = Config {
             tool: Tool::Memcheck,
             leak_check: true,
-            destroy_on_device_error: Destroy::Kernel,
+            destroy_on_device_error: DestroyOnDeviceError::Kernel,
             print_limit: 7,
-            kernel_name: vec![NameFilter::Substring("diff".into())],
-            kernel_name_exclude: vec![
-                NameFilter::Exact("diffNext".into()),
-                NameFilter::Exact("window".into()),
-            ],
+            kernel_name: vec!["kns=diff".into()],
+            kernel_name_exclude: vec!["kne=window".into()],
             launch_skip: 2,
             launch_count: 3,
             log_file: Some("r.txt".into()),
             save: Some("r.xml".into()),
-            save_form: SaveForm::Xml,
-            json: false,
+            xml: true,
             padding: 32,
-            status_folder: Some("/status".into()),
+            status_file: Some("/status".into()),
+            ..Config::default()
         };
         assert_eq!(got, want);
     }
@@ -306,7 +304,7 @@ mod tests {
     #[test]
     fn no_flags_are_compute_sanitizers_defaults() {
         let want = Config {
-            status_folder: Some("/status".into()),
+            status_file: Some("/status".into()),
             ..Config::default()
         };
         assert_eq!(config("prog"), want);
@@ -316,27 +314,36 @@ mod tests {
     }
 
     #[test]
+    fn json_takes_the_place_of_the_text_and_keeps_a_saved_file() {
+        let plain = config("--json prog");
+        assert_eq!(plain.save.as_deref(), Some("/json"));
+        assert_eq!(plain.log_file.as_deref(), Some("/dev/null"));
+        assert_eq!(config("--json --save f prog").save.as_deref(), Some("f"));
+        assert!(parse("--json --log-file f prog").is_err());
+    }
+
+    #[test]
     fn flags_after_the_program_are_the_programs() {
         let arguments = parse("--leak-check full prog --fixed --tool x").unwrap();
         let (program, rest) = arguments.program();
         assert_eq!(program, "prog");
         assert_eq!(rest, ["--fixed", "--tool", "x"]);
-        assert_eq!(arguments.tool().unwrap(), Tool::Memcheck);
+        assert_eq!(arguments.tool().unwrap(), "memcheck");
     }
 
     #[test]
     fn xml_is_taken_alone_and_with_a_value_and_never_eats_the_program() {
-        for (line, form) in [
-            ("--save f --xml prog", SaveForm::Xml),
-            ("--save f --xml yes prog", SaveForm::Xml),
-            ("--save f --xml no prog", SaveForm::Json),
-            ("--save f --xml=yes prog", SaveForm::Xml),
+        for (line, xml) in [
+            ("--save f --xml prog", true),
+            ("--save f --xml yes prog", true),
+            ("--save f --xml no prog", false),
+            ("--save f --xml=yes prog", true),
         ] {
-            assert_eq!(config(line).save_form, form, "{line}");
+            assert_eq!(config(line).xml, xml, "{line}");
             assert_eq!(parse(line).unwrap().program().0, "prog", "{line}");
         }
         let alone = parse("--xml prog").unwrap();
-        assert!(alone.config(Tool::Memcheck, Path::new("/s")).is_err());
+        assert!(alone.config("/s", "/j").is_err());
         assert!(alone.vendor_arguments().is_err());
     }
 
@@ -373,20 +380,19 @@ mod tests {
         }
         for line in ["--kernel-name kns= prog", "--kernel-name mod=x prog"] {
             let parsed = parse(line).unwrap();
-            assert!(
-                parsed.config(Tool::Memcheck, Path::new("/s")).is_err(),
-                "{line:?}"
-            );
+            let error = parsed.config("/s", "/j").unwrap_err();
+            assert_eq!(Exit::of(&error), Exit::Usage, "{line:?}");
         }
     }
 
     #[test]
-    fn an_unknown_tool_is_named() {
-        let error = parse("--tool leakcheck prog").unwrap().tool().unwrap_err();
-        assert!(error.to_string().contains("leakcheck"), "{error}");
-        assert_eq!(
-            kernelgate::exit::Exit::of(&error),
-            kernelgate::exit::Exit::Usage
-        );
+    fn a_tool_that_is_not_there_is_named_and_is_wrong_usage() {
+        let unknown = parse("--tool leakcheck prog").unwrap().tool().unwrap_err();
+        assert!(unknown.to_string().contains("leakcheck"), "{unknown}");
+        assert_eq!(Exit::of(&unknown), Exit::Usage);
+        let later = our_tool("warpcheck").unwrap_err();
+        assert!(later.to_string().contains("warpcheck"), "{later}");
+        assert_eq!(Exit::of(&later), Exit::Usage);
+        assert_eq!(our_tool("memcheck").unwrap(), Tool::Memcheck);
     }
 }

@@ -13,7 +13,6 @@ mod vendor;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cuda::check::config::Tool;
 use kernelgate::device::choice::Request;
 use kernelgate::device::{DeviceError, survey};
 use kernelgate::exit::{Exit, UsageError};
@@ -54,36 +53,22 @@ fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
             if arguments.json {
                 return Err(usage(
                     "--json needs the CPU driver's checkers (KERNELGATE_DRIVER=cpu): \
-                     NVIDIA's tool prints text or, with --save, its own file",
+                     NVIDIA's tool prints text or, with --save, its own file"
+                        .into(),
                 ));
             }
             eprintln!("kernelgate sanitize: running NVIDIA's {}", file.display());
             vendor::run(&file, arguments)
         }
         Backend::Ours(why) => {
-            if !Tool::AVAILABLE.contains(&tool) {
-                return Err(usage(&format!(
-                    "the CPU driver has no {} yet; it has {}",
-                    tool.name(),
-                    names(Tool::AVAILABLE)
-                )));
-            }
-            eprintln!(
-                "kernelgate sanitize: {} by kernelgate's CPU driver, {why}",
-                tool.name()
-            );
-            ours::run(tool, arguments)
+            eprintln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, {why}");
+            ours::run(arguments)
         }
     }
 }
 
-fn usage(message: &str) -> anyhow::Error {
-    UsageError(message.to_string()).into()
-}
-
-fn names(tools: &[Tool]) -> String {
-    let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-    names.join(", ")
+fn usage(message: String) -> anyhow::Error {
+    UsageError(message).into()
 }
 
 /// NVIDIA's tool needs NVIDIA's driver with a device. `KERNELGATE_DRIVER` decides
