@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use kernelgate::exit::{self, Exit, UsageError};
-use kernelgate::lessons::reduction::{BlockTree, DeviceTree, HostTree};
+use kernelgate::lessons::reduction::{self, BlockTree};
 use kernelgate::lessons::testing;
 use std::process::ExitCode;
 
@@ -31,12 +31,8 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    exit::run(|| {
-        let mut tree: Box<dyn BlockTree> = if args.stand_in {
-            Box::new(HostTree)
-        } else {
-            Box::new(DeviceTree::open()?)
-        };
+    exit::run_reporting(args.json, || {
+        let mut tree = reduction::open(args.stand_in)?;
         match args.n {
             Some(n) => one_size(tree.as_mut(), n, args.json),
             None => lesson(tree.as_mut(), &args),

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod driver_path;
+mod grade;
 mod programs;
 mod sanitize;
 
@@ -23,6 +24,7 @@ enum Command {
     Sanitize(sanitize::Arguments),
     DriverPath(driver_path::Arguments),
     Doctor(doctor::Arguments),
+    Grade(grade::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,9 @@ fn main() -> ExitCode {
         Command::DriverPath(arguments) => exit::run(|| driver_path::run(&arguments)),
         Command::Doctor(arguments) => {
             exit::run_reporting(arguments.json, || doctor::run(&arguments))
+        }
+        Command::Grade(arguments) => {
+            exit::run_reporting(arguments.json(), || grade::run(&arguments))
         }
     }
 }

@@ -16,3 +16,18 @@ pub mod specimens;
 pub use device_tree::DeviceTree;
 pub use host_tree::HostTree;
 pub use launch::{BlockTree, Launch, LaunchError, Sum, THREADS, drop_tail, guarded};
+
+use crate::device::DeviceError;
+
+/// The device, or the host-side stand-in where the user asks for it. Never the one
+/// in place of the other.
+///
+/// # Errors
+/// [`DeviceError`] when a device is asked for and there is none.
+pub fn open(stand_in: bool) -> Result<Box<dyn BlockTree>, DeviceError> {
+    if stand_in {
+        Ok(Box::new(HostTree))
+    } else {
+        Ok(Box::new(DeviceTree::open()?))
+    }
+}

@@ -12,7 +12,7 @@ mod suites;
 pub use claims::{Observed, observe, state};
 pub use one_size::{OneSize, at_size};
 pub use report::Report;
-pub use suites::{BLIND_AT, GOLDEN_611, hardened, supplied};
+pub use suites::{BLIND_AT, GOLDEN_611, hardened, structural_on_the_ladder, supplied};
 
 use super::reduction::{BlockTree, specimens};
 use crate::device::DeviceError;
