@@ -1,1 +1,16 @@
 //! The GEMM harness: kernels under test, their reference, gate and planted faults.
+//!
+//! C = A · Bᵀ with A m × k and B n × k, both quantised, both with k contiguous.
+//! Path of a case: [`problem`] says what is multiplied, [`inputs`] with what,
+//! [`operands`] quantises it, a [`subject`] runs on it through [`runner`], and
+//! [`gate`] judges what came back against [`reference`] within [`bound`].
+
+pub mod bound;
+pub mod case;
+pub mod gate;
+pub mod inputs;
+pub mod operands;
+pub mod problem;
+pub mod reference;
+pub mod rivals;
+pub mod sampled;

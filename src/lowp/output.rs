@@ -81,6 +81,15 @@ impl OutputType {
         }
     }
 
+    /// Rounds an f64 to the type in one step; past the largest value, infinity.
+    pub fn round_wide(self, x: f64) -> f64 {
+        match self {
+            OutputType::F32 => f64::from(x as f32),
+            OutputType::F16 => f16::from_f64(x).to_f64(),
+            OutputType::Bf16 => bf16::from_f64(x).to_f64(),
+        }
+    }
+
     /// Widens little-endian bytes; a ragged tail is an error of the caller.
     pub fn widen(self, bytes: &[u8]) -> Vec<f64> {
         assert_eq!(
@@ -158,6 +167,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// `half` rounds f64 in one step: halfway cases that a detour over f32 would
+    /// decide wrongly.
+    #[test]
+    fn rounding_from_f64_does_not_round_twice() {
+        let just_above_half = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);
+        assert_eq!(
+            OutputType::Bf16.round_wide(just_above_half),
+            1.0 + 2f64.powi(-7)
+        );
+        let just_above_half = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
+        assert_eq!(
+            OutputType::F16.round_wide(just_above_half),
+            1.0 + 2f64.powi(-10)
+        );
+        assert_eq!(OutputType::Bf16.round_wide(1.0 + 2f64.powi(-8)), 1.0);
+        assert_eq!(OutputType::F16.round_wide(1e6), f64::INFINITY);
     }
 
     #[test]

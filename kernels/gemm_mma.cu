@@ -1,0 +1,203 @@
+// kernelgate: target sm_89, isa 8.4
+//
+// Block-scaled FP8 GEMM on tensor cores through mma.sync m16n8k32, double
+// buffered with cp.async, scaled and promoted into FP32 once a k-group.
+//
+// Contract: as gemm_simt.cuh, with two restrictions: both operands E4M3, and
+// depth a multiple of 16 (cp.async copies 16 aligned bytes). k-groups of at
+// least 32. Launch: grid (ceil(n/64), ceil(max rows/64), groups), 128 threads.
+//
+// On sm_90 this instruction unpacks to FP16 and accumulates in FP32, so it does
+// not show the truncation of wgmma.
+
+using Byte = unsigned char;
+using Word = unsigned int;
+using Long = unsigned long long;
+
+struct Group {
+  Long a, b, aScale, bScale, c, rows, depth, allocated;
+};
+
+constexpr int kTile = 64;
+constexpr int kDepth = 64;
+// 16 bytes of pad: rows stay aligned, and eight rows fall on distinct banks.
+constexpr int kStride = kDepth + 16;
+
+__device__ __forceinline__ void copyAsync(Byte* to, const Byte* from, bool real) {
+  const Word address = static_cast<Word>(__cvta_generic_to_shared(to));
+  // Size 0 reads nothing and fills the 16 bytes with zero codes.
+  const int bytes = real ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(address), "l"(from), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void multiply(float (&d)[4], const Word (&a)[4],
+                                         const Word (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void storeOutput(void* c, Long at, Word type,
+                                            bool accumulate, float value) {
+  if (type == 0) {
+    float* to = static_cast<float*>(c) + at;
+    *to = accumulate ? value + *to : value;
+    return;
+  }
+  unsigned short* to = static_cast<unsigned short*>(c) + at;
+  if (type == 1) {
+    float held = 0.0f;
+    if (accumulate) asm("cvt.f32.f16 %0, %1;" : "=f"(held) : "h"(*to));
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value + held));
+    *to = bits;
+  } else {
+    const float held =
+        accumulate ? __uint_as_float(static_cast<Word>(*to) << 16) : 0.0f;
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value + held));
+    *to = bits;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    mmaFp8(const Byte* a, const Byte* b, const float* aScale,
+           const float* bScale, void* c, const Group* groups, Word n, Word ldc,
+           Word aShiftK, Word bShiftK, Word bShiftN, Word aShiftM,
+           Word outputType, Word accumulate, float severity) {
+  __shared__ __align__(16) Byte tileA[2][kTile * kStride];
+  __shared__ __align__(16) Byte tileB[2][kTile * kStride];
+
+  const Group group = groups[blockIdx.z];
+  const Word row0 = blockIdx.y * kTile;
+  const Word col0 = blockIdx.x * kTile;
+  if (row0 >= group.rows) return;
+
+  const Word warp = threadIdx.x / 32;
+  const Word lane = threadIdx.x % 32;
+  // Fragment coordinates of m16n8k32: eight rows of four lanes each.
+  const Word across = lane / 4;
+  const Word along = lane % 4;
+  const Word warpRow = warp / 2 * 32;
+  const Word warpCol = warp % 2 * 32;
+  const Word rows = static_cast<Word>(group.rows);
+  const Word depth = static_cast<Word>(group.depth);
+  const Long aScales = ((depth - 1u) >> aShiftK) + 1u;
+  const Long bScales = ((depth - 1u) >> bShiftK) + 1u;
+  const Word promoteMask = (1u << min(min(aShiftK, bShiftK), 7u)) - 1u;
+  const Word tiles = (depth + kDepth - 1) / kDepth;
+
+  auto load = [&](Word tile) {
+    const Word k0 = tile * kDepth;
+    for (int chunk = threadIdx.x; chunk < kTile * kDepth / 16; chunk += 128) {
+      const Word row = chunk / (kDepth / 16);
+      const Word k = chunk % (kDepth / 16) * 16;
+      const bool inK = k0 + k < depth;
+      const bool realA = inK && row0 + row < rows;
+      const bool realB = inK && col0 + row < n;
+      // An address outside the operand is never formed, even for size 0.
+      copyAsync(&tileA[tile & 1][row * kStride + k],
+                a + group.a + (realA ? (row0 + row) * group.depth + k0 + k : 0ull),
+                realA);
+      copyAsync(&tileB[tile & 1][row * kStride + k],
+                b + group.b + (realB ? (col0 + row) * group.depth + k0 + k : 0ull),
+                realB);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+
+  float total[2][4][4] = {};
+  float part[2][4][4] = {};
+  auto promoteAt = [&](Word k) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Word row =
+            min(row0 + warpRow + i * 16 + half * 8 + across, rows - 1u);
+        const float sa = aScale[group.aScale + (row >> aShiftM) * aScales +
+                                (k >> aShiftK)];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const Word col =
+                min(col0 + warpCol + j * 8 + along * 2 + e, n - 1u);
+            const float sb = bScale[group.bScale + (col >> bShiftN) * bScales +
+                                    (k >> bShiftK)];
+            float& p = part[i][j][half * 2 + e];
+            float& t = total[i][j][half * 2 + e];
+            t = fmaf(p, sa * sb, t);
+            p = 0.0f;
+          }
+        }
+      }
+    }
+  };
+
+  if (tiles > 0) load(0);
+  for (Word t = 0; t < tiles; ++t) {
+    if (t + 1 < tiles) {
+      load(t + 1);
+      asm volatile("cp.async.wait_group 1;" ::: "memory");
+    } else {
+      asm volatile("cp.async.wait_group 0;" ::: "memory");
+    }
+    __syncthreads();
+    const Byte* shared_a = tileA[t & 1];
+    const Byte* shared_b = tileB[t & 1];
+    const Word k0 = t * kDepth;
+#pragma unroll
+    for (int k = 0; k < kDepth; k += 32) {
+      if (k0 + k >= depth) break;
+      Word fragA[2][4];
+      Word fragB[4][2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          const int row = warpRow + i * 16 + (r & 1) * 8 + across;
+          fragA[i][r] = *reinterpret_cast<const Word*>(
+              shared_a + row * kStride + k + (r >> 1) * 16 + along * 4);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int col = warpCol + j * 8 + across;
+          fragB[j][r] = *reinterpret_cast<const Word*>(
+              shared_b + col * kStride + k + r * 16 + along * 4);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) multiply(part[i][j], fragA[i], fragB[j]);
+      }
+      const Word end = k0 + k + 32;
+      if ((end & promoteMask) == 0 || end >= depth) promoteAt(k0 + k);
+    }
+    // The next load overwrites the buffer that was just read.
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const Word row = row0 + warpRow + i * 16 + (e >> 1) * 8 + across;
+        const Word col = col0 + warpCol + j * 8 + along * 2 + (e & 1);
+        if (row < rows && col < n) {
+          storeOutput(c, group.c + static_cast<Long>(row) * ldc + col, outputType,
+                      accumulate != 0, total[i][j][e]);
+        }
+      }
+    }
+  }
+}
