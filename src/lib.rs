@@ -1,6 +1,7 @@
 //! Tests for GPU kernels that are able to fail.
 pub mod device;
 pub mod exit;
+pub mod forms;
 pub mod gemm;
 pub mod harness;
 pub mod kernels;

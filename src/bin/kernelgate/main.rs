@@ -2,6 +2,7 @@
 
 mod doctor;
 mod driver_path;
+mod forms;
 mod grade;
 mod programs;
 mod sanitize;
@@ -25,11 +26,13 @@ enum Command {
     DriverPath(driver_path::Arguments),
     Doctor(doctor::Arguments),
     Grade(grade::Arguments),
+    Forms(forms::Forms),
 }
 
 fn main() -> ExitCode {
     match CommandLine::parse_from(sanitize::joined_xml(std::env::args_os())).command {
         Command::Sanitize(arguments) => sanitize::main(&arguments),
+        Command::Forms(arguments) => exit::run(|| forms::run(&arguments)),
         Command::DriverPath(arguments) => exit::run(|| driver_path::run(&arguments)),
         Command::Doctor(arguments) => {
             exit::run_reporting(arguments.json, || doctor::run(&arguments))

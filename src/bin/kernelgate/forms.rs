@@ -1,0 +1,275 @@
+//! `kernelgate forms`: the differential set of instruction forms.
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use kernelgate::exit::Exit;
+use kernelgate::forms::runner::{self, Options, Outcome, Run};
+use kernelgate::forms::spec::{self, Spec};
+use kernelgate::forms::verify::{self, Verdict};
+use kernelgate::forms::{table, work};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// One tiny PTX file per instruction form: run them on the driver that
+/// KERNELGATE_DRIVER chooses, record their outputs, compare with a recording.
+///
+/// Record on a GPU machine that holds this binary and a copy of forms/:
+///   KERNELGATE_DRIVER=cuda kernelgate forms record --forms-dir forms --out OUT \
+///       --label h200 --commit COMMIT --date YYYY-MM-DD
+///   KERNELGATE_DRIVER=cuda kernelgate forms verify --forms-dir forms --recordings OUT
+///   tar czf recordings.tgz -C OUT .
+/// The second line shows that the answers do not change from run to run. Unpack
+/// the archive into forms/ and commit the .rec files.
+///
+/// Compare the CPU driver with the recording:
+///   KERNELGATE_DRIVER=cpu kernelgate forms verify --against h200
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Forms {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print every form: name, least sm, signature, check.
+    List(Select),
+    /// Run the forms and print how each ended, and its outputs with --outputs.
+    Run(RunForms),
+    /// Run the forms and write their outputs as <out>/<family>/<label>.rec.
+    Record(Record),
+    /// Run the forms and compare with a recording.
+    Verify(Verify),
+    /// Write forms/<family>/<name>.ptx from the table in src/forms/table.
+    Generate(Generate),
+    /// A child that runs the forms whose paths it reads from its input.
+    #[command(hide = true)]
+    Worker,
+}
+
+#[derive(Args)]
+struct Select {
+    /// The folder of the forms.
+    #[arg(long, default_value = "forms")]
+    forms_dir: PathBuf,
+    /// Only forms whose family/name contains this text; may be repeated.
+    #[arg(long)]
+    only: Vec<String>,
+}
+
+#[derive(Args)]
+struct How {
+    #[command(flatten)]
+    select: Select,
+    /// Children at a time; the machine's cores, at most 8, if not given.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Seconds one form may take.
+    #[arg(long, default_value_t = 20)]
+    timeout: u64,
+}
+
+#[derive(Args)]
+struct RunForms {
+    #[command(flatten)]
+    how: How,
+    /// Print the outputs of every case.
+    #[arg(long)]
+    outputs: bool,
+}
+
+#[derive(Args)]
+struct Record {
+    #[command(flatten)]
+    how: How,
+    /// Where the recordings go; the folder of the forms if not given.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Name of the device in file names, such as h200.
+    #[arg(long)]
+    label: String,
+    /// Commit that the binary was built from.
+    #[arg(long)]
+    commit: String,
+    /// Day of the run.
+    #[arg(long)]
+    date: String,
+}
+
+#[derive(Args)]
+struct Verify {
+    #[command(flatten)]
+    how: How,
+    /// Label of the recording to compare with.
+    #[arg(long, default_value = "h200")]
+    against: String,
+    /// Where the recordings lie; the folder of the forms if not given.
+    #[arg(long)]
+    recordings: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Generate {
+    #[arg(long, default_value = "forms")]
+    forms_dir: PathBuf,
+}
+
+pub fn run(forms: &Forms) -> Result<Exit> {
+    match &forms.command {
+        Command::List(select) => list(select),
+        Command::Run(args) => run_forms(args),
+        Command::Record(args) => record(args),
+        Command::Verify(args) => verify(args),
+        Command::Generate(args) => generate(&args.forms_dir),
+        Command::Worker => work().map(|()| Exit::Held),
+    }
+}
+
+fn selected(select: &Select) -> Result<Vec<Spec>> {
+    let mut specs = spec::load_all(&select.forms_dir)?;
+    if !select.only.is_empty() {
+        specs.retain(|s| select.only.iter().any(|text| s.id().contains(text)));
+    }
+    Ok(specs)
+}
+
+fn execute(how: &How, specs: &[Spec]) -> Result<Run> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let program = std::env::current_exe().context("own path")?;
+    let start = std::time::Instant::now();
+    let run = runner::run(
+        specs,
+        &Options {
+            jobs: how.jobs.unwrap_or(cores.min(8)),
+            timeout: Duration::from_secs(how.timeout),
+            worker: vec![
+                program.display().to_string(),
+                "forms".into(),
+                "worker".into(),
+            ],
+        },
+    )?;
+    println!("{}", run.device.banner);
+    println!(
+        "{} forms in {:.1} s",
+        specs.len(),
+        start.elapsed().as_secs_f64()
+    );
+    Ok(run)
+}
+
+fn list(select: &Select) -> Result<Exit> {
+    let specs = selected(select)?;
+    for s in &specs {
+        println!("{:<60} sm_{} {} cases", s.id(), s.sm, s.cases());
+    }
+    println!("{} forms", specs.len());
+    Ok(Exit::Held)
+}
+
+fn run_forms(args: &RunForms) -> Result<Exit> {
+    let specs = selected(&args.how.select)?;
+    let run = execute(&args.how, &specs)?;
+    let mut bad = 0;
+    for (spec, outcome) in specs.iter().zip(&run.outcomes) {
+        match outcome {
+            Outcome::Ran(bytes) if args.outputs => {
+                println!("{}", spec.id());
+                for (case, row) in bytes.chunks(spec.signature.packed_bytes()).enumerate() {
+                    let hex: String = row.iter().rev().map(|b| format!("{b:02x}")).collect();
+                    println!("  {case:5} {hex}");
+                }
+            }
+            Outcome::Ran(_) => {}
+            other => {
+                bad += 1;
+                println!("{}: {other:?}", spec.id());
+            }
+        }
+    }
+    println!(
+        "{} forms, {} ran, {bad} did not",
+        specs.len(),
+        specs.len() - bad
+    );
+    Ok(if bad == 0 { Exit::Held } else { Exit::Failed })
+}
+
+fn record(args: &Record) -> Result<Exit> {
+    let specs = selected(&args.how.select)?;
+    let run = execute(&args.how, &specs)?;
+    let head = [
+        format!("device: {} (sm_{})", run.device.name, run.device.sm),
+        format!("driver: {}", run.device.driver),
+        format!("date: {}", args.date),
+        format!("commit: {}", args.commit),
+    ];
+    let out = args.out.as_ref().unwrap_or(&args.how.select.forms_dir);
+    let files = verify::record(&specs, &run, out, &args.label, &head)?;
+    let mut missing = 0;
+    for (spec, outcome) in specs.iter().zip(&run.outcomes) {
+        if !matches!(outcome, Outcome::Ran(_)) {
+            missing += 1;
+            println!("not recorded: {}: {outcome:?}", spec.id());
+        }
+    }
+    println!(
+        "{} forms, {} recorded in {} files under {}, {missing} not",
+        specs.len(),
+        specs.len() - missing,
+        files.len(),
+        out.display()
+    );
+    Ok(if missing == 0 {
+        Exit::Held
+    } else {
+        Exit::Failed
+    })
+}
+
+fn verify(args: &Verify) -> Result<Exit> {
+    let select = &args.how.select;
+    let specs = selected(select)?;
+    let recordings = args.recordings.as_ref().unwrap_or(&select.forms_dir);
+    let run = execute(&args.how, &specs)?;
+    let verdicts = verify::verify(&specs, &run, recordings, &args.against)?;
+    let (mut passed, mut failed, mut older) = (0, 0, 0);
+    for (spec, verdict) in specs.iter().zip(&verdicts) {
+        match verdict {
+            Verdict::Pass => passed += 1,
+            Verdict::NeedsSm(sm) => {
+                older += 1;
+                println!(
+                    "SKIP {}: needs sm_{sm}, this is sm_{}",
+                    spec.id(),
+                    run.device.sm
+                );
+            }
+            other => {
+                failed += 1;
+                println!("FAIL {}: {other:?}", spec.id());
+            }
+        }
+    }
+    let all = spec::load_all(&select.forms_dir)?;
+    for id in verify::orphans(&all, recordings, &args.against)? {
+        failed += 1;
+        println!("FAIL {id}: recorded, but there is no such form");
+    }
+    println!(
+        "{} forms against {}: {passed} pass, {failed} fail, {older} need a newer device",
+        specs.len(),
+        args.against
+    );
+    Ok(match (failed, passed) {
+        (1.., _) => Exit::Failed,
+        (0, 0) => Exit::CouldNotRun,
+        _ => Exit::Held,
+    })
+}
+
+fn generate(dir: &Path) -> Result<Exit> {
+    let written = table::write(dir)?;
+    println!("{written} forms under {}", dir.display());
+    Ok(Exit::Held)
+}
