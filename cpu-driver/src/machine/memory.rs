@@ -338,4 +338,8 @@ impl Drop for Memory {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thread_tests;

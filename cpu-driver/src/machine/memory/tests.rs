@@ -31,6 +31,13 @@ fn four_bytes_past_24604_are_silent_unchecked_and_refused_checked() {
         assert!(view.span::<true>(past - 4, past).is_some());
         assert!(view.span::<true>(past, past + 4).is_none());
         assert!(view.span::<true>(past - 4, past + 4).is_none());
+        for over in 1..9 {
+            assert!(view.span::<true>(past - 4, past + over).is_none(), "{over}");
+            assert!(
+                view.lane::<true>(past - 4, 4 + over as u32).is_none(),
+                "{over}"
+            );
+        }
         assert!(view.lane::<true>(past - 2, 4).is_none());
         assert_eq!(
             view.classify(past, 4, AccessKind::Read),
