@@ -111,6 +111,8 @@ fn choose(root: &Path, out: &Path, sources: &[KernelSource]) -> Result<Modules, 
             checked_in::REFRESH
         );
     }
+    // For tests/ptx.rs, which assembles with the ptxas beside this nvcc.
+    println!("cargo::rustc-env=KERNELGATE_NVCC={}", found.path.display());
     let origin = ptx.values().find_map(|text| ptx_text::compiler(text));
     Ok(Modules {
         origin: origin.map_or("compiled by nvcc".to_owned(), |v| {

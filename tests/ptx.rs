@@ -22,7 +22,13 @@ fn main() -> ExitCode {
     let ptxas = tool("nvidia/cuda_nvcc/bin/ptxas");
     let nvdisasm = tool("nvidia/cu13/bin/nvdisasm");
     let compiled = compiled_by_the_recorded_nvcc();
+    let newest = ptxas_beside_nvcc();
     let mut cases = vec![
+        case(
+            "every_kernel_assembles_for_its_own_device",
+            &[&newest],
+            || ALL.iter().try_for_each(assemble_for_own_device),
+        ),
         case("embedded_ptx_is_the_checked_in_ptx", &[&compiled], || {
             ALL.iter().try_for_each(is_checked_in)
         }),
@@ -65,13 +71,18 @@ fn tool(path: &str) -> Need {
 }
 
 fn run_tool(path: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(tools().join(path))
+    run(&tools().join(path), arguments)
+}
+
+fn run(file: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let shown = file.display();
+    let output = Command::new(file)
         .args(arguments)
         .output()
-        .with_context(|| format!("cannot start {path}"))?;
+        .with_context(|| format!("cannot start {shown}"))?;
     ensure!(
         output.status.success(),
-        "{path} {}: {}\n{}",
+        "{shown} {}: {}\n{}",
         arguments.join(" "),
         output.status,
         String::from_utf8_lossy(&output.stderr)
@@ -118,16 +129,41 @@ fn is_checked_in(module: &KernelModule) -> anyhow::Result<()> {
 
 // ---- assembling ------------------------------------------------------------
 
+/// Assembles with the oldest ptxas.
 fn assemble(ptx: &str, device: &str, cubin: &Path) -> anyhow::Result<()> {
+    let oldest = tools().join("nvidia/cuda_nvcc/bin/ptxas");
+    assemble_with(&oldest, ptx, device, cubin)
+}
+
+fn assemble_with(ptxas: &Path, ptx: &str, device: &str, cubin: &Path) -> anyhow::Result<()> {
     let source = cubin.with_extension("ptx");
     std::fs::write(&source, ptx)?;
     let (source, cubin) = (source.to_string_lossy(), cubin.to_string_lossy());
     let arch = format!("-arch={device}");
-    run_tool(
-        "nvidia/cuda_nvcc/bin/ptxas",
-        &[&arch, "-lineinfo", "-o", &cubin, &source],
-    )?;
+    run(ptxas, &[&arch, "-lineinfo", "-o", &cubin, &source])?;
     Ok(())
+}
+
+/// The ptxas of the toolkit that compiled this build's kernels. Like every ptxas
+/// it refuses instructions that the declared ISA or target does not have.
+fn newest_ptxas() -> Option<PathBuf> {
+    let nvcc = option_env!("KERNELGATE_NVCC")?;
+    Some(Path::new(nvcc).with_file_name("ptxas")).filter(|file| file.is_file())
+}
+
+fn ptxas_beside_nvcc() -> Need {
+    newest_ptxas()
+        .map(|_| ())
+        .ok_or_else(|| "this build used no nvcc, so there is no ptxas beside it".to_owned())
+}
+
+/// Also for kernels that declare more than the oldest ptxas reads.
+fn assemble_for_own_device(module: &KernelModule) -> anyhow::Result<()> {
+    let ptxas = newest_ptxas().context("no ptxas")?;
+    let folder = tempfile::tempdir()?;
+    let cubin = folder.path().join("own.cubin");
+    assemble_with(&ptxas, module.ptx, module.target, &cubin)
+        .with_context(|| format!("{} as declared", module.name))
 }
 
 /// Every kernel that declares the oldest ISA, on a device that its target allows.

@@ -1,5 +1,5 @@
 //! Findings: what a sanitized run has to say, as values. Their text is made in
-//! [`super::text`] alone.
+//! `text` alone.
 
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 //! [`session`] is the process-wide state of a sanitized run, made from the
 //! configuration ([`config`]) that `kernelgate sanitize` puts into the
 //! environment. [`memcheck`] listens to a launch and turns violations into
-//! findings ([`finding`]); text is made in [`text`] alone, files and totals in
+//! findings ([`finding`]); text is made in `text` alone, files and totals in
 //! [`report`].
 
 pub mod config;
