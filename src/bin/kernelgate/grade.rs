@@ -161,10 +161,15 @@ fn grade_memory_bugs(args: &MemoryBugsArgs) -> anyhow::Result<Grade> {
 
 /// A run that never reached a device says nothing about the student's program.
 fn refuse_what_did_not_run(finished: &Finished) -> anyhow::Result<()> {
+    if let Some(error) = memory_bugs::could_not_run(finished) {
+        bail!("the program could not run: {error}");
+    }
     let said = last_line(&finished.stderr);
     let no_report = !finished.stdout.lines().any(|line| line.starts_with('{'));
     match finished.code {
-        Some(2) => Err(UsageError(format!("kernelgate sanitize refused: {said}")).into()),
+        Some(2) if no_report => {
+            Err(UsageError(format!("kernelgate sanitize refused: {said}")).into())
+        }
         Some(3) if no_report => bail!("kernelgate sanitize could not run: {said}"),
         _ => Ok(()),
     }

@@ -8,6 +8,7 @@
 
 use super::process::Finished;
 use super::{Grade, Step};
+use crate::exit::Exit;
 use crate::harness::figures;
 use serde::Deserialize;
 
@@ -75,18 +76,35 @@ pub fn judge(run: &Finished) -> Grade {
     Grade::new("memory_bugs", device, steps)
 }
 
+/// What a program prints instead of a report when it ends with an error.
+#[derive(Debug, Deserialize)]
+struct Ended {
+    error: String,
+    exit: u8,
+}
+
+fn json_lines<'a, T: Deserialize<'a>>(stdout: &'a str) -> impl Iterator<Item = T> {
+    stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+}
+
+/// Why the program could not run at all, such as for want of a device.
+pub fn could_not_run(run: &Finished) -> Option<String> {
+    json_lines::<Ended>(&run.stdout)
+        .find(|ended| ended.exit == Exit::CouldNotRun.code())
+        .map(|ended| ended.error)
+}
+
 /// The program's own line among those of the tool.
 fn report(stdout: &str) -> Result<Report, String> {
-    let mut seen = "nothing like it was printed".to_owned();
-    for line in stdout.lines().filter(|line| line.starts_with('{')) {
-        match serde_json::from_str(line) {
-            Ok(report) => return Ok(report),
-            Err(error) => seen = format!("{line} ({error})"),
-        }
-    }
-    Err(format!(
-        "the program did not print its report, so nothing is known: {seen}"
-    ))
+    json_lines(stdout).next().ok_or_else(|| {
+        let error = json_lines::<Ended>(stdout).next().map(|ended| ended.error);
+        format!(
+            "not known: the program ended before its report: {}",
+            error.as_deref().unwrap_or("it printed no error either")
+        )
+    })
 }
 
 fn device_line(device: &serde_json::Value) -> String {
@@ -179,7 +197,6 @@ fn kinds<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
 
     fn passes(kernels: &[&str]) -> String {
         let passes: Vec<String> = kernels
@@ -289,7 +306,17 @@ mod tests {
                 "no report",
                 run("error: no usable device", CLEAN, Some(0)),
                 vec!["constant", "four-matches"],
-                "did not print its report",
+                "it printed no error either",
+            ),
+            (
+                "as shipped: the first bug ends the program",
+                run(
+                    r#"{"error":"the device faulted: 719","exit":1}"#,
+                    buggy,
+                    Some(1),
+                ),
+                vec!["constant", "four-matches", "clean"],
+                "ended before its report: the device faulted: 719",
             ),
         ] {
             let grade = judge(&finished);
@@ -297,6 +324,21 @@ mod tests {
             assert_eq!(grade.open(), open, "{name}: {grade}");
             assert!(grade.to_string().contains(says), "{name}: {grade}");
         }
+    }
+
+    #[test]
+    fn want_of_a_device_is_told_from_a_fault() {
+        let ended = |exit| {
+            run(
+                &format!(r#"{{"error":"why","exit":{exit}}}"#),
+                "",
+                Some(exit),
+            )
+        };
+        assert_eq!(could_not_run(&ended(3)).as_deref(), Some("why"));
+        assert_eq!(could_not_run(&ended(1)), None);
+        let report = json(true, 6_151, &passes(&KERNELS));
+        assert_eq!(could_not_run(&run(&report, CLEAN, Some(0))), None);
     }
 
     #[test]
