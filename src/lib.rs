@@ -1,5 +1,6 @@
 //! Tests for GPU kernels that are able to fail.
 pub mod device;
+pub mod evidence;
 pub mod exit;
 pub mod forms;
 pub mod gemm;

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod driver_path;
+mod evidence;
 mod forms;
 mod grade;
 mod programs;
@@ -27,6 +28,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Grade(grade::Arguments),
     Forms(forms::Forms),
+    Evidence(evidence::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Grade(arguments) => {
             exit::run_reporting(arguments.json(), || grade::run(&arguments))
         }
+        Command::Evidence(arguments) => exit::run(|| evidence::run(&arguments)),
     }
 }
 

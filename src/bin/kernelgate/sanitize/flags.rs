@@ -245,7 +245,7 @@ fn with_key(filters: &[String]) -> Vec<String> {
 }
 
 /// The driver's own list decides which tools are there.
-fn our_tool(name: &str) -> anyhow::Result<Tool> {
+pub fn our_tool(name: &str) -> anyhow::Result<Tool> {
     serde_json::from_value(serde_json::Value::from(name)).map_err(|_| {
         usage(format!(
             "the CPU driver has no {name} yet; run it on a GPU with NVIDIA's tool"

@@ -23,11 +23,32 @@ use outcome::Outcome;
 pub use flags::{Arguments, joined_xml};
 
 /// Which sanitizer runs.
-enum Backend {
+pub enum Backend {
     /// NVIDIA's, this file.
     Vendor(PathBuf),
     /// The checkers of our driver, and why.
     Ours(&'static str),
+}
+
+impl Backend {
+    /// For the head of a transcript.
+    pub fn describe(&self) -> String {
+        match self {
+            Backend::Vendor(file) => format!(
+                "NVIDIA compute-sanitizer, {}",
+                COMPUTE_SANITIZER.version(file)
+            ),
+            Backend::Ours(_) => format!("kernelgate's CPU driver {}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+
+    /// Whether it has the tool of this name.
+    pub fn has(&self, tool: &str) -> bool {
+        match self {
+            Backend::Vendor(_) => true,
+            Backend::Ours(_) => flags::our_tool(tool).is_ok(),
+        }
+    }
 }
 
 pub fn main(arguments: &Arguments) -> ExitCode {
@@ -73,7 +94,7 @@ fn usage(message: String) -> anyhow::Error {
 
 /// NVIDIA's tool needs NVIDIA's driver with a device. `KERNELGATE_DRIVER` decides
 /// as it does for every program.
-fn backend() -> anyhow::Result<Backend> {
+pub fn backend() -> anyhow::Result<Backend> {
     let request = Request::from_env()?;
     match request {
         Request::Cpu => return Ok(Backend::Ours("because KERNELGATE_DRIVER=cpu")),

@@ -1,0 +1,402 @@
+//! Record every step of the plan on this machine; run them again and compare.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use super::assess::problems;
+use super::normalise::Normal;
+use super::plan::{STEPS, Step};
+use super::run::{self, Ran};
+use super::transcript::Transcript;
+
+/// What both directions need.
+pub struct Session<'a> {
+    /// Folder with every binary.
+    pub bin_dir: &'a Path,
+    /// `evidence`, the folder above the devices' folders.
+    pub evidence: &'a Path,
+    /// Runs of each step whose exit code is a claim.
+    pub repeat: u32,
+    /// Only steps with one of these names; empty means all.
+    pub only: &'a [String],
+    /// Which sanitizer `kernelgate sanitize` runs here, in words for the head.
+    pub tool: String,
+    /// Whether that sanitizer has this tool.
+    pub has_tool: &'a dyn Fn(&str) -> bool,
+}
+
+/// What happened to one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// As planned (and, in verify, as recorded).
+    Good,
+    /// Not, for these reasons.
+    Bad(Vec<String>),
+    /// Not run, for this reason. Not a pass: the report counts it apart.
+    Skipped(String),
+}
+
+/// The device that the binaries see, from `ci_gate --fixed --json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Machine {
+    name: String,
+    compute_capability: (i32, i32),
+    driver: String,
+    driver_cuda: (i32, i32),
+}
+
+#[derive(Deserialize)]
+struct Probe {
+    device: Machine,
+}
+
+impl Machine {
+    /// Asks one of the binaries, so that this process holds no context.
+    pub fn of(bin_dir: &Path) -> anyhow::Result<Machine> {
+        let program = std::path::absolute(bin_dir.join("ci_gate"))?;
+        let ran = run::command(&[program, "--fixed".into(), "--json".into()])?;
+        ensure!(
+            ran.exit == 0,
+            "ci_gate --fixed ended with {}: {}",
+            ran.exit,
+            ran.output.trim()
+        );
+        let last = ran.output.lines().last().unwrap_or_default();
+        let probe: Probe = serde_json::from_str(last).context("ci_gate --json")?;
+        Ok(probe.device)
+    }
+
+    /// The folder below `evidence`: `cpu-driver`, or the device's name.
+    pub fn folder(&self) -> String {
+        if self.driver == "cpu" {
+            return "cpu-driver".into();
+        }
+        let words: Vec<String> = self
+            .name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_lowercase)
+            .collect();
+        words.join("-")
+    }
+
+    fn device(&self) -> String {
+        let (major, minor) = self.compute_capability;
+        format!("{} (sm_{major}{minor})", self.name)
+    }
+
+    fn driver(&self) -> String {
+        let (major, minor) = self.driver_cuda;
+        let whose = match self.driver.as_str() {
+            "cpu" => format!("kernelgate's CPU driver {}", env!("CARGO_PKG_VERSION")),
+            "nvidia" => format!("NVIDIA {}", nvidia_version()),
+            other => other.to_string(),
+        };
+        format!("{whose}, CUDA {major}.{minor}")
+    }
+}
+
+/// From `/proc/driver/nvidia/version`: `NVRM version: … Kernel Module  580.159 …`.
+fn nvidia_version() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    text.split_whitespace()
+        .find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'))
+        .unwrap_or("of unknown version")
+        .to_string()
+}
+
+impl Session<'_> {
+    /// The folder of `machine`'s transcripts.
+    pub fn folder(&self, machine: &Machine) -> PathBuf {
+        self.evidence.join(machine.folder())
+    }
+
+    /// The steps of the plan that were asked for.
+    ///
+    /// # Errors
+    /// A name that is in no step: a misspelt one would otherwise check nothing.
+    pub fn steps(&self) -> anyhow::Result<Vec<&'static Step>> {
+        for name in self.only {
+            ensure!(
+                STEPS.iter().any(|step| step.name == name),
+                "there is no step `{name}`; the steps are {}",
+                STEPS.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+            );
+        }
+        let wanted =
+            |step: &&Step| self.only.is_empty() || self.only.iter().any(|n| n == step.name);
+        Ok(STEPS.iter().filter(wanted).collect())
+    }
+
+    /// Runs a step and keeps its transcript if it did what the plan says. The
+    /// output of one that did not goes to `rejected/`, which is no evidence.
+    pub fn record(&self, step: &Step, machine: &Machine, commit: &str) -> anyhow::Result<Outcome> {
+        if let Some(reason) = self.lacks_tool(step) {
+            return Ok(Outcome::Skipped(reason));
+        }
+        let (ran, problems) = self.run(step)?;
+        let transcript = Transcript {
+            command: step.command(),
+            exit: ran.exit,
+            runs: self.runs(step),
+            commit: commit.to_string(),
+            device: machine.device(),
+            driver: machine.driver(),
+            tool: match step.sanitizer {
+                Some(_) => self.tool.clone(),
+                None => "none".into(),
+            },
+            date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            output: ran.output,
+        };
+        let folder = self.folder(machine);
+        if problems.is_empty() {
+            transcript.write(&folder, step.name)?;
+            return Ok(Outcome::Good);
+        }
+        transcript.write(&folder.join("rejected"), step.name)?;
+        Ok(Outcome::Bad(problems))
+    }
+
+    /// Runs a step again and compares it with the plan and with its transcript.
+    pub fn verify(&self, step: &Step, machine: &Machine) -> anyhow::Result<Outcome> {
+        if let Some(reason) = self.lacks_tool(step) {
+            let file = self.folder(machine).join(format!("{}.txt", step.name));
+            return Ok(match file.exists() {
+                true => Outcome::Bad(vec![format!("there is a transcript, but {reason}")]),
+                false => Outcome::Skipped(reason),
+            });
+        }
+        let recorded = match Transcript::read(&self.folder(machine), step.name) {
+            Ok(recorded) => recorded,
+            Err(error) => return Ok(Outcome::Bad(vec![format!("{error:#}")])),
+        };
+        let (ran, mut bad) = self.run(step)?;
+        bad.extend(against_record(step, &recorded, &ran));
+        Ok(if bad.is_empty() {
+            Outcome::Good
+        } else {
+            Outcome::Bad(bad)
+        })
+    }
+
+    /// Transcripts that no step of the plan explains.
+    pub fn strangers(&self, machine: &Machine) -> anyhow::Result<Vec<String>> {
+        let folder = self.folder(machine);
+        let mut strangers = Vec::new();
+        for entry in std::fs::read_dir(&folder)
+            .with_context(|| format!("no evidence folder {}", folder.display()))?
+        {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let known = name
+                .strip_suffix(".txt")
+                .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
+            if !known {
+                strangers.push(name);
+            }
+        }
+        strangers.sort();
+        Ok(strangers)
+    }
+
+    fn lacks_tool(&self, step: &Step) -> Option<String> {
+        let tool = step.tool().filter(|tool| !(self.has_tool)(tool))?;
+        Some(format!("the sanitizer here has no {tool} yet"))
+    }
+
+    fn runs(&self, step: &Step) -> u32 {
+        if step.repeated { self.repeat.max(1) } else { 1 }
+    }
+
+    /// The last run, and the problems of all runs.
+    fn run(&self, step: &Step) -> anyhow::Result<(Ran, Vec<String>)> {
+        let runs = self.runs(step);
+        let mut bad = Vec::new();
+        let mut ran = run::step(step, self.bin_dir)?;
+        for number in 1..=runs {
+            if number > 1 {
+                ran = run::step(step, self.bin_dir)?;
+            }
+            let found = problems(step, &ran);
+            if !found.is_empty() {
+                bad.extend(found.into_iter().map(|p| match runs {
+                    1 => p,
+                    _ => format!("run {number} of {runs}: {p}"),
+                }));
+                break;
+            }
+        }
+        Ok((ran, bad))
+    }
+}
+
+/// What differs between a transcript and a run of the same step.
+fn against_record(step: &Step, recorded: &Transcript, ran: &Ran) -> Vec<String> {
+    let mut bad = Vec::new();
+    if recorded.command != step.command() {
+        bad.push(format!(
+            "the transcript is of `{}`, the plan says `{}`",
+            recorded.command,
+            step.command()
+        ));
+    }
+    if recorded.exit != ran.exit {
+        bad.push(format!(
+            "exit code: recorded {}, now {}",
+            recorded.exit, ran.exit
+        ));
+    }
+    bad.extend(Normal::of(&recorded.output).differences(&Normal::of(&ran.output)));
+    bad
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, driver: &str) -> Machine {
+        Machine {
+            name: name.into(),
+            compute_capability: (9, 0),
+            driver: driver.into(),
+            driver_cuda: (13, 0),
+        }
+    }
+
+    #[test]
+    fn the_folder_is_named_after_the_device_or_the_cpu_driver() {
+        assert_eq!(machine("NVIDIA H200", "nvidia").folder(), "nvidia-h200");
+        assert_eq!(machine("Tesla T4", "nvidia").folder(), "tesla-t4");
+        // A profile of the CPU driver may carry a device's name: never its folder.
+        assert_eq!(machine("NVIDIA H200", "cpu").folder(), "cpu-driver");
+    }
+
+    /// A folder of shell scripts in place of the binaries.
+    struct Stage {
+        bins: tempfile::TempDir,
+        evidence: tempfile::TempDir,
+    }
+
+    const JSON: &str = r#"{"device":{"name":"Stage","compute_capability":[7,5],"driver":"nvidia","driver_cuda":[13,0]}}"#;
+
+    impl Stage {
+        fn new(testing: &str, gate_exit: u8) -> Stage {
+            let stage = Stage {
+                bins: tempfile::tempdir().unwrap(),
+                evidence: tempfile::tempdir().unwrap(),
+            };
+            stage.script("testing", testing);
+            stage.script(
+                "ci_gate",
+                &format!("[ \"$2\" = --json ] && {{ echo '{JSON}'; exit 0; }}; exit {gate_exit}"),
+            );
+            stage
+        }
+
+        fn script(&self, name: &str, body: &str) {
+            use std::os::unix::fs::PermissionsExt;
+            let path = self.bins.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+
+        fn session<'a>(&'a self, only: &'a [String]) -> Session<'a> {
+            Session {
+                bin_dir: self.bins.path(),
+                evidence: self.evidence.path(),
+                repeat: 3,
+                only,
+                tool: "a tool".into(),
+                has_tool: &|tool| tool == "memcheck",
+            }
+        }
+    }
+
+    fn step(name: &str) -> &'static Step {
+        STEPS.iter().find(|step| step.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_recorded_run_verifies_until_a_figure_changes() {
+        let stage = Stage::new("echo sum 14,171", 0);
+        let session = stage.session(&[]);
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        assert_eq!(machine.folder(), "stage");
+        let testing = step("testing");
+        assert!(matches!(
+            session.verify(testing, &machine).unwrap(),
+            Outcome::Bad(_)
+        ));
+        assert_eq!(
+            session.record(testing, &machine, "abc").unwrap(),
+            Outcome::Good
+        );
+        assert_eq!(session.verify(testing, &machine).unwrap(), Outcome::Good);
+        stage.script("testing", "echo sum 14,172");
+        assert!(matches!(
+            session.verify(testing, &machine).unwrap(),
+            Outcome::Bad(_)
+        ));
+        stage.script("testing", "echo sum 14,171; exit 1");
+        assert!(matches!(
+            session.verify(testing, &machine).unwrap(),
+            Outcome::Bad(_)
+        ));
+    }
+
+    #[test]
+    fn a_run_against_the_plan_is_rejected_and_not_kept() {
+        let stage = Stage::new("exit 1", 0);
+        let session = stage.session(&[]);
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        let outcome = session.record(step("testing"), &machine, "abc").unwrap();
+        assert!(matches!(outcome, Outcome::Bad(_)), "{outcome:?}");
+        let folder = session.folder(&machine);
+        assert!(!folder.join("testing.txt").exists());
+        assert!(folder.join("rejected/testing.txt").exists());
+        assert_eq!(session.strangers(&machine).unwrap(), ["rejected"]);
+    }
+
+    #[test]
+    fn one_bad_run_among_the_repeated_is_noticed() {
+        let stage = Stage::new("", 0);
+        let count = stage.bins.path().join("count");
+        let file = count.display();
+        stage.script(
+            "ci_gate",
+            &format!(
+                "[ \"$2\" = --json ] && {{ echo '{JSON}'; exit 0; }}; echo x >> {file}; \
+                 [ $(wc -l < {file}) -lt 3 ]"
+            ),
+        );
+        let session = stage.session(&[]);
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        let outcome = session.record(step("ci_gate"), &machine, "abc").unwrap();
+        let Outcome::Bad(problems) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(problems[0].starts_with("run 3 of 3"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_tool_that_is_not_there_is_skipped_and_says_so() {
+        let stage = Stage::new("", 0);
+        let session = stage.session(&[]);
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        let outcome = session
+            .record(step("memory_bugs-racecheck"), &machine, "abc")
+            .unwrap();
+        assert!(matches!(outcome, Outcome::Skipped(reason) if reason.contains("racecheck")));
+    }
+
+    #[test]
+    fn a_misspelt_step_is_an_error() {
+        let stage = Stage::new("", 0);
+        let only = ["tseting".to_string()];
+        assert!(stage.session(&only).steps().is_err());
+        let only = ["testing".to_string()];
+        assert_eq!(stage.session(&only).steps().unwrap().len(), 1);
+    }
+}
