@@ -354,7 +354,7 @@ fn malformed_text_is_refused_where_it_goes_wrong() {
         (
             ".version 8.0\n.target sm_75\n.global .u32 x = 0f3F8;",
             3,
-            20,
+            19,
             "`;`",
         ),
         (
