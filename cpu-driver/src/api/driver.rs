@@ -1,0 +1,116 @@
+//! The driver's one global state, made by `cuInit`.
+
+use std::sync::{Mutex, OnceLock};
+
+use super::code::Code;
+use super::context::Primary;
+use super::ffi::Outcome;
+use super::guard::note;
+use super::scheduler::Scheduler;
+use crate::check::session::Session;
+use crate::machine::memory::{Memory, MemoryOptions};
+use crate::profile::Profile;
+
+/// What `cuDriverGetVersion` reports: CUDA 13.0.
+pub const VERSION: i32 = 13000;
+
+/// Number of devices where the environment does not say.
+const DEVICES_VARIABLE: &str = "KERNELGATE_DEVICES";
+
+/// More would only slow down programs that start one thread a device.
+const MOST_DEVICES: u32 = 64;
+
+pub struct Device {
+    pub ordinal: u32,
+    pub profile: &'static Profile,
+    pub primary: Mutex<Primary>,
+    pub pools: super::pool::DevicePools,
+}
+
+pub struct Driver {
+    pub devices: Vec<Device>,
+    pub memory: Memory,
+    pub scheduler: Scheduler,
+}
+
+static DRIVER: OnceLock<Result<Driver, Code>> = OnceLock::new();
+
+/// # Errors
+/// `NOT_INITIALIZED` before `cuInit`.
+pub fn driver() -> Result<&'static Driver, Code> {
+    match DRIVER.get() {
+        Some(Ok(driver)) => Ok(driver),
+        Some(Err(code)) => Err(*code),
+        None => Err(Code::NOT_INITIALIZED),
+    }
+}
+
+impl Driver {
+    /// # Errors
+    /// `INVALID_DEVICE`
+    pub fn device(&self, ordinal: i32) -> Result<&Device, Code> {
+        let index = usize::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)?;
+        self.devices.get(index).ok_or(Code::INVALID_DEVICE)
+    }
+}
+
+/// `cuInit`: reads the environment once.
+pub fn start(flags: u32) -> Outcome {
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let driver = DRIVER.get_or_init(make).as_ref().map_err(|code| *code)?;
+    if let Some(session) = Session::global() {
+        session.attach(&driver.memory);
+        session.reached_cuda();
+    }
+    Ok(())
+}
+
+fn make() -> Result<Driver, Code> {
+    let count = device_count()?;
+    let profile = Profile::from_environment().map_err(|error| {
+        note(&error.to_string());
+        Code::INVALID_DEVICE
+    })?;
+    let mut options = memory_options(profile.total_memory);
+    options.devices = count;
+    let memory = Memory::new(options).map_err(|error| {
+        note(&format!("no device memory: {error}"));
+        Code::OUT_OF_MEMORY
+    })?;
+    let devices = (0..count).map(|ordinal| Device {
+        ordinal,
+        profile,
+        primary: Mutex::default(),
+        pools: super::pool::DevicePools::new(ordinal),
+    });
+    Ok(Driver {
+        devices: devices.collect(),
+        memory,
+        scheduler: Scheduler::default(),
+    })
+}
+
+fn memory_options(capacity: u64) -> MemoryOptions {
+    match Session::global() {
+        Some(session) => session.memory_options(capacity),
+        None => MemoryOptions::unchecked(capacity),
+    }
+}
+
+fn device_count() -> Result<u32, Code> {
+    let Ok(text) = std::env::var(DEVICES_VARIABLE) else {
+        return Ok(1);
+    };
+    match text.trim().parse() {
+        Ok(0) => Err(Code::NO_DEVICE),
+        Ok(count) if count <= MOST_DEVICES => Ok(count),
+        _ => {
+            note(&format!(
+                "{DEVICES_VARIABLE} must be a number up to {MOST_DEVICES}, found `{text}`"
+            ));
+            Err(Code::NO_DEVICE)
+        }
+    }
+}

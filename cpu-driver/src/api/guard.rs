@@ -1,0 +1,97 @@
+//! What every entry point passes through: no panic crosses to C, failures are
+//! seen, and notes go to one place.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use super::code::{Code, SUCCESS, describe};
+use super::ffi::Outcome;
+use crate::check::session::Session;
+use crate::machine::memory::MemoryError;
+
+/// Defines exported functions; each body is an expression of type [`Outcome`].
+macro_rules! entries {
+    ($($(#[$meta:meta])* $name:ident($($arg:ident: $ty:ty),* $(,)?) => $body:expr;)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($arg: $ty),*) -> i32 {
+            $crate::api::guard::run(stringify!($name), move || $body)
+        }
+    )*};
+}
+pub(super) use entries;
+
+/// Runs the body of an entry point.
+pub fn run(name: &'static str, body: impl FnOnce() -> Outcome) -> i32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(code)) => {
+            failed(name, code);
+            code.0
+        }
+        Err(panic) => {
+            let what = panic
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+                .unwrap_or("no message");
+            note(&format!("{name} failed inside the driver: {what}"));
+            failed(name, Code::UNKNOWN);
+            Code::UNKNOWN.0
+        }
+    }
+}
+
+thread_local! {
+    /// Why the free that is about to fail on this thread was refused.
+    static REFUSED_FREE: RefCell<Option<MemoryError>> = const { RefCell::new(None) };
+}
+
+/// The code for a free that memory refused; the sanitizer is told the reason.
+pub fn refused_free(error: MemoryError) -> Code {
+    let code = Code::from(error.clone());
+    REFUSED_FREE.set(Some(error));
+    code
+}
+
+/// A failed call: reported by a sanitized run, and shown where `KERNELGATE_LOG`
+/// asks for calls.
+fn failed(name: &str, code: Code) {
+    let reason = REFUSED_FREE.take();
+    if let (Some(session), Some((symbol, text))) = (Session::global(), describe(code.0)) {
+        let (symbol, text) = (symbol.trim_end_matches('\0'), text.trim_end_matches('\0'));
+        let number = code.0.unsigned_abs();
+        match reason {
+            Some(error) => session.free_error(name, number, symbol, text, &error),
+            None => session.api_error(name, number, symbol, text),
+        }
+    }
+    if code != Code::NOT_READY && wants_calls() {
+        note(&format!("{name} returned {code}"));
+    }
+}
+
+fn wants_calls() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var("KERNELGATE_LOG").is_ok_and(|value| value == "calls"))
+}
+
+/// A line on standard error for something that a user must be told.
+pub fn note(text: &str) {
+    use std::io::Write;
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "kernelgate driver: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error_code() {
+        assert_eq!(run("cuTest", || panic!("boom")), Code::UNKNOWN.0);
+        assert_eq!(run("cuTest", || Ok(())), SUCCESS);
+        assert_eq!(run("cuTest", || Err(Code::NOT_FOUND)), 500);
+    }
+}
