@@ -143,7 +143,7 @@ pub fn decide(request: &Request, nvidia: &Probe, cpu: &Probe) -> Result<Choice, 
         // The caller probed the named file as `cpu`: whose it is, the file says.
         Request::Path(path) => {
             let driver = if cpu.ours { Driver::Cpu } else { Driver::Named };
-            take(cpu, driver, &format!("KERNELGATE_DRIVER={}", path.display())).ok_or_else(|| {
+            take(cpu, driver, &format!("KERNELGATE_DRIVER={}", shown(path))).ok_or_else(|| {
                 no_device(
                     &format!("KERNELGATE_DRIVER={} has no usable device", path.display()),
                     &[cpu],
@@ -193,6 +193,18 @@ fn no_device(what: &str, looked_for: &[&Probe], todo: &str) -> DeviceError {
     DeviceError::NoDevice {
         message: format!("{what}. Looked for: {}. To do: {todo}", found.join("; ")),
     }
+}
+
+/// A path for the banner: relative to the working directory where it lies below
+/// it, so that a transcript says `target/release/deps/libcuda.so` on any machine.
+pub fn shown(path: &Path) -> String {
+    let below = std::env::current_dir()
+        .ok()
+        .and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
+    below
+        .unwrap_or_else(|| path.to_path_buf())
+        .display()
+        .to_string()
 }
 
 /// Where our library may lie, for an executable in `exe_dir`: Cargo's folders
@@ -276,6 +288,16 @@ mod tests {
         let choice = decide(&Request::Auto, &idle, &ours).unwrap();
         assert_eq!(choice.file, PathBuf::from("/t/deps/libcuda.so"));
         assert!(choice.why.contains("/usr/lib/libcuda.so.1"));
+    }
+
+    #[test]
+    fn a_path_is_shown_relative_to_the_working_directory_where_it_can_be() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(shown(&here.join("target/libcuda.so")), "target/libcuda.so");
+        assert_eq!(
+            shown(Path::new("/usr/lib/libcuda.so.1")),
+            "/usr/lib/libcuda.so.1"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute};
 use cudarc::driver::{CudaContext, DriverError, result};
 use serde::Serialize;
 
-use super::choice::{Choice, Driver, Request};
+use super::choice::{Choice, Driver, Request, shown};
 use super::error::{DeviceError, is_fault};
 use super::loader;
 
@@ -181,7 +181,7 @@ fn describe(context: &CudaContext, choice: &Choice) -> Result<DeviceInfo, Device
         ),
         driver: choice.driver,
         driver_cuda: (version / 1000, version % 1000 / 10),
-        driver_file: choice.file.display().to_string(),
+        driver_file: shown(&choice.file),
         why: choice.why.clone(),
     })
 }

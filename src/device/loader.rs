@@ -54,10 +54,15 @@ pub struct Survey {
     pub ours: Probe,
 }
 
+/// Tries what the loader gives for `libcuda.so.1`, and nothing else.
+pub fn probe_nvidia() -> Probe {
+    probe(OsStr::new(NVIDIA))
+}
+
 /// Tries NVIDIA's driver and ours.
 pub fn survey() -> Survey {
     Survey {
-        nvidia: probe(OsStr::new(NVIDIA)),
+        nvidia: probe_nvidia(),
         ours: probe_ours(),
     }
 }
@@ -94,7 +99,7 @@ pub(crate) fn choose_and_open(request: &Request) -> Result<Choice, DeviceError> 
             };
             (nvidia, ours)
         }
-        Request::Cuda => (probe(OsStr::new(NVIDIA)), skipped),
+        Request::Cuda => (probe_nvidia(), skipped),
         Request::Cpu => (skipped, probe_ours()),
         Request::Path(path) => (skipped, probe(named_file(path).as_os_str())),
     };

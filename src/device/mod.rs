@@ -21,5 +21,5 @@ mod signature;
 pub use buffer::{Buffer, Element, POISON};
 pub use context::{Device, DeviceInfo};
 pub use error::DeviceError;
-pub use loader::{Survey, our_library, survey};
+pub use loader::{Survey, our_library, probe_nvidia, survey};
 pub use module::{Argument, Kernel, Launch, Module};

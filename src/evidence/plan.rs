@@ -142,6 +142,7 @@ pub const STEPS: &[Step] = &[
         0,
         NO_LEAK,
     ),
+    bare("testing_starter", "testing_starter"),
     gate(bare("ci_gate", "ci_gate"), &[]),
     gate(
         sanitized(

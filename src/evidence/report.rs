@@ -149,6 +149,7 @@ fn is_finding(line: &str) -> bool {
         && !line.contains("SUMMARY:")
         && !line.contains("SANITIZER")
         && !line.starts_with("Target application")
+        && !line.contains("process didn't terminate successfully")
 }
 
 #[cfg(test)]

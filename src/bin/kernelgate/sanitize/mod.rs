@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kernelgate::device::choice::Request;
-use kernelgate::device::{DeviceError, survey};
+use kernelgate::device::{DeviceError, probe_nvidia};
 use kernelgate::exit::{Exit, UsageError};
 
 use crate::programs::COMPUTE_SANITIZER;
@@ -101,7 +101,7 @@ pub fn backend() -> anyhow::Result<Backend> {
         Request::Path(_) => return Ok(Backend::Ours("because KERNELGATE_DRIVER names a file")),
         Request::Auto | Request::Cuda => {}
     }
-    let nvidia = survey().nvidia;
+    let nvidia = probe_nvidia();
     let gpu = nvidia.usable() && !nvidia.ours;
     let tool = COMPUTE_SANITIZER.find();
     match (gpu, tool, request) {

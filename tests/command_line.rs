@@ -1,0 +1,191 @@
+//! The binaries from outside: help, wrong usage, no device, and `kernelgate
+//! sanitize` around programs that never reach CUDA. No test here needs a device, and
+//! each gives the same answer on a machine that has one.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const NO_DRIVER: &str = "/no/such/folder/libcuda.so";
+
+const LESSONS: [(&str, &str); 4] = [
+    ("testing", env!("CARGO_BIN_EXE_testing")),
+    ("testing_starter", env!("CARGO_BIN_EXE_testing_starter")),
+    ("ci_gate", env!("CARGO_BIN_EXE_ci_gate")),
+    ("memory_bugs", env!("CARGO_BIN_EXE_memory_bugs")),
+];
+const KERNELGATE: &str = env!("CARGO_BIN_EXE_kernelgate");
+
+fn run(program: &str, driver: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .env("KERNELGATE_DRIVER", driver)
+        .output()
+        .expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_lesson_has_help_with_the_exit_codes() {
+    for (name, program) in LESSONS {
+        let output = run(program, NO_DRIVER, &["--help"]);
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        let help = text(&output.stdout);
+        for part in ["--json", kernelgate::exit::HELP.lines().nth(4).unwrap()] {
+            assert!(help.contains(part), "{name}: {part:?} is not in\n{help}");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_exits_two() {
+    for (name, program) in LESSONS {
+        let flag = run(program, NO_DRIVER, &["--no-such-flag"]);
+        assert_eq!(flag.status.code(), Some(2), "{name}");
+        let driver = run(program, "gpu", &[]);
+        assert_eq!(driver.status.code(), Some(2), "{name}");
+        assert!(
+            text(&driver.stderr).contains("KERNELGATE_DRIVER=gpu"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn without_a_device_a_lesson_exits_three_and_says_what_it_looked_for() {
+    for (name, program) in LESSONS {
+        let output = run(program, NO_DRIVER, &[]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        assert_eq!(
+            text(&output.stdout),
+            "",
+            "{name}: nothing looks like a result"
+        );
+        let message = text(&output.stderr);
+        for part in [NO_DRIVER, "Looked for", "To do"] {
+            assert!(
+                message.contains(part),
+                "{name}: {part:?} is not in {message}"
+            );
+        }
+        assert!(!message.contains("panicked"), "{name}: {message}");
+    }
+}
+
+#[test]
+fn without_a_device_json_is_still_one_document() {
+    for (name, program) in LESSONS {
+        let output = run(program, NO_DRIVER, &["--json"]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        let document: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(document["exit"], 3, "{name}");
+        assert!(document["error"].is_string(), "{name}");
+    }
+}
+
+/// Rows: flags and program, exit code, what the message names.
+#[test]
+fn a_target_that_never_reaches_cuda_is_no_pass() {
+    let rows: &[(&[&str], i32, &str)] = &[
+        (&["true"], 255, "never initialised CUDA"),
+        (
+            &["--error-exitcode", "9", "true"],
+            255,
+            "never initialised CUDA",
+        ),
+        (
+            &["--require-cuda-init", "no", "true"],
+            3,
+            "nothing was checked",
+        ),
+        (
+            &[
+                "--require-cuda-init",
+                "no",
+                "--error-exitcode",
+                "9",
+                "false",
+            ],
+            1,
+            "nothing was checked",
+        ),
+        (&["no-such-program-anywhere"], 3, "no-such-program-anywhere"),
+        (&["--tool", "leakcheck", "true"], 2, "leakcheck"),
+        (&["--xml", "true"], 2, "--save"),
+        (&["--kernel-name", "mod=x", "true"], 2, "mod"),
+        (&["--no-such-flag", "true"], 2, "--no-such-flag"),
+        (&[], 2, "PROGRAM"),
+    ];
+    for (arguments, code, names) in rows {
+        let mut all = vec!["sanitize"];
+        all.extend(*arguments);
+        let output = run(KERNELGATE, "cpu", &all);
+        let message = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(*code),
+            "{arguments:?}: {message}"
+        );
+        assert!(message.contains(names), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn driver_path_serves_both_names_from_one_file() {
+    let output = run(KERNELGATE, "cpu", &["driver-path"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let folder = text(&output.stdout);
+    let folder = Path::new(folder.trim());
+    let file = |name: &str| folder.join(name).canonicalize().expect(name);
+    assert_eq!(file("libcuda.so"), file("libcuda.so.1"));
+}
+
+#[test]
+fn doctor_without_a_device_exits_three_and_names_each_thing() {
+    let output = run(KERNELGATE, NO_DRIVER, &["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let named: Vec<&str> = findings.iter().filter_map(|f| f["what"].as_str()).collect();
+    for what in [
+        "chosen device",
+        "NVIDIA's driver",
+        "CPU driver",
+        "nvcc",
+        "compute-sanitizer",
+    ] {
+        assert!(named.contains(&what), "{what} is not in {named:?}");
+    }
+}
+
+#[test]
+fn evidence_of_nothing_is_no_pass() {
+    let empty = tempfile::tempdir().unwrap();
+    let folder = empty.path().to_str().unwrap();
+    for arguments in [
+        vec!["evidence", "diff", folder],
+        vec![
+            "evidence",
+            "verify",
+            "--bin-dir",
+            folder,
+            "--evidence",
+            folder,
+        ],
+        vec![
+            "evidence",
+            "record",
+            "--bin-dir",
+            folder,
+            "--commit",
+            "x",
+            "--out",
+            folder,
+        ],
+    ] {
+        let output = run(KERNELGATE, "cpu", &arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+    }
+}
