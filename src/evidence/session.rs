@@ -63,8 +63,13 @@ impl Machine {
             ran.exit,
             ran.output.trim()
         );
-        let last = ran.output.lines().last().unwrap_or_default();
-        let probe: Probe = serde_json::from_str(last).context("ci_gate --json")?;
+        // stderr is in the output too.
+        let document = ran
+            .output
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .context("ci_gate --json printed no document")?;
+        let probe: Probe = serde_json::from_str(document).context("ci_gate --json")?;
         Ok(probe.device)
     }
 
@@ -152,11 +157,15 @@ impl Session<'_> {
             output: ran.output,
         };
         let folder = self.folder(machine);
+        let rejected = folder.join("rejected");
         if problems.is_empty() {
             transcript.write(&folder, step.name)?;
+            // An earlier failure is settled; the folder goes with its last file.
+            let _ = std::fs::remove_file(rejected.join(format!("{}.txt", step.name)));
+            let _ = std::fs::remove_dir(&rejected);
             return Ok(Outcome::Good);
         }
-        transcript.write(&folder.join("rejected"), step.name)?;
+        transcript.write(&rejected, step.name)?;
         Ok(Outcome::Bad(problems))
     }
 
@@ -290,7 +299,7 @@ mod tests {
             stage.script("testing", testing);
             stage.script(
                 "ci_gate",
-                &format!("[ \"$2\" = --json ] && {{ echo '{JSON}'; exit 0; }}; exit {gate_exit}"),
+                &format!("[ \"$2\" = --json ] && {{ echo noise >&2; echo '{JSON}'; exit 0; }}; exit {gate_exit}"),
             );
             stage
         }
@@ -357,6 +366,11 @@ mod tests {
         assert!(!folder.join("testing.txt").exists());
         assert!(folder.join("rejected/testing.txt").exists());
         assert_eq!(session.strangers(&machine).unwrap(), ["rejected"]);
+
+        stage.script("testing", "exit 0");
+        let outcome = session.record(step("testing"), &machine, "abc").unwrap();
+        assert_eq!(outcome, Outcome::Good);
+        assert!(session.strangers(&machine).unwrap().is_empty());
     }
 
     #[test]
