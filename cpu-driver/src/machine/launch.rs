@@ -1,5 +1,13 @@
 //! One launch: a grid of blocks, run to its end or to its first fatal fault.
+//!
+//! Blocks run in order on the calling thread. Only when a block does nothing
+//! but poll (a grid-wide barrier, a flag set by another block) are further
+//! blocks started beside it.
 
+use std::collections::VecDeque;
+
+use super::block::{Block, Turn};
+use super::context::Grid;
 use super::memory::Memory;
 use super::observe::{Observer, Site};
 use crate::program::Kernel;
@@ -12,6 +20,8 @@ pub struct LaunchConfig {
     pub cooperative: bool,
     /// Warp-instructions after which the launch is given up.
     pub instruction_budget: u64,
+    /// Owner of what `malloc` in the kernel allocates.
+    pub context: u64,
 }
 
 /// Why a launch ended early.
@@ -33,6 +43,11 @@ pub enum Fault {
         site: Site,
         message: String,
     },
+    /// A thread's calls need more local memory than there is.
+    StackOverflow {
+        site: Site,
+        message: String,
+    },
     /// More instructions than the budget allows.
     Budget {
         executed: u64,
@@ -47,16 +62,23 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     pub warp_instructions: u64,
-    /// Warp-instructions × active lanes.
+    /// Warp-instructions × lanes that execute them.
     pub thread_instructions: u64,
     /// Warps ended by a violation while the launch went on.
     pub killed_warps: u64,
 }
 
+/// Blocks that may be under way at once when they poll for each other.
+const RESIDENT: usize = 4096;
+
 /// Runs `kernel` over the whole grid. `params` is the packed parameter buffer
 /// in the kernel's own layout ([`Kernel::params`]).
 ///
 /// The caller has checked the shape against the device profile.
+///
+/// # Errors
+/// The fault that ended the launch. Findings of the observer that let the
+/// launch go on are no error.
 pub fn run<O: Observer>(
     kernel: &Kernel,
     config: &LaunchConfig,
@@ -64,6 +86,64 @@ pub fn run<O: Observer>(
     memory: &Memory,
     observer: &mut O,
 ) -> Result<Stats, Fault> {
-    let _ = (kernel, config, params, memory, observer);
-    Ok(Stats::default())
+    let blocks = config.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+    let mut stats = Stats::default();
+    if blocks == 0 || config.block.contains(&0) {
+        return Ok(stats);
+    }
+    let code = kernel.code();
+    // Parameters are read as whole words: keep them aligned as on the device.
+    let mut aligned = vec![0u128; (kernel.param_bytes as usize).max(params.len()).div_ceil(16) + 1];
+    let bytes = aligned_bytes(&mut aligned, kernel.param_bytes as usize);
+    let given = params.len().min(bytes.len());
+    bytes[..given].copy_from_slice(&params[..given]);
+    let sites = |operation: u32| kernel.site(operation);
+    let grid = Grid {
+        code,
+        ops: code.ops_for(O::STRICT, O::EVENTS),
+        kernel: &kernel.name,
+        grid: config.grid,
+        block: config.block,
+        params: bytes,
+        memory,
+        view: memory.view(),
+        context: config.context,
+        dynamic_shared: config.dynamic_shared,
+        shared_bytes: kernel.static_shared.saturating_add(config.dynamic_shared),
+        sites: &sites,
+    };
+    let mut resident: VecDeque<Block> = VecDeque::new();
+    let mut spare = Some(Block::new(&grid));
+    let mut next = 0;
+    loop {
+        // A new block where one is to spare, or where all others only poll.
+        let polling = resident.len();
+        if next < blocks && (polling == 0 || (spare.is_none() && polling < RESIDENT)) {
+            let mut block = spare.take().unwrap_or_else(|| Block::new(&grid));
+            block.start(&grid, next);
+            next += 1;
+            resident.push_front(block);
+        }
+        let Some(mut block) = resident.pop_front() else {
+            return Ok(stats);
+        };
+        match block.run(&grid, observer, &mut stats, config.instruction_budget)? {
+            Turn::Done => spare = Some(block),
+            Turn::Polling => {
+                resident.push_back(block);
+                spare = None;
+            }
+        }
+        if stats.warp_instructions > config.instruction_budget {
+            return Err(Fault::Budget {
+                executed: stats.warp_instructions,
+                site: kernel.site(0),
+            });
+        }
+    }
+}
+
+fn aligned_bytes(storage: &mut [u128], bytes: usize) -> &mut [u8] {
+    // SAFETY: any bytes are valid `u8`s, and the storage is at least this long.
+    unsafe { std::slice::from_raw_parts_mut(storage.as_mut_ptr().cast(), bytes) }
 }

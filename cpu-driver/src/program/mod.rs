@@ -1,10 +1,32 @@
 //! Syntax tree to typed operations.
 //!
-//! Decoding happens once a module: every instruction becomes one fixed-size
-//! operation on register rows. Forms that are not known stay in the program as
-//! an operation that fails when a launched kernel reaches it.
+//! Decoding happens once a kernel, at its first launch: every instruction
+//! becomes one fixed-size operation on register rows. Forms that are not known
+//! stay in the program as an operation that fails when a launched kernel
+//! reaches it.
+//!
+//! [`link`] resolves names across modules, [`lower`] turns statements into
+//! operations on virtual registers, [`flow`] finds the post-dominators,
+//! [`allocate`] gives registers their rows, [`assemble`] puts it together.
 
-use crate::ptx::ast;
+pub mod allocate;
+pub mod assemble;
+pub mod code;
+pub mod flow;
+mod image;
+pub mod link;
+pub mod lower;
+pub mod modifiers;
+pub mod operation;
+pub mod sites;
+
+use std::sync::{Arc, OnceLock};
+
+use self::code::{ABSENT, Code};
+use self::link::{FunctionId, Layout, Linked, Symbols};
+use self::lower::variable_bytes;
+use crate::machine::observe::Site;
+use crate::ptx::ast::{self, Variable};
 
 /// A loaded kernel, ready to launch.
 pub struct Kernel {
@@ -18,6 +40,10 @@ pub struct Kernel {
     pub max_threads: u32,
     /// Rough register count a thread, for occupancy queries.
     pub registers: u32,
+    linked: Arc<Linked>,
+    id: FunctionId,
+    layout: Layout,
+    code: OnceLock<Code>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +77,7 @@ pub struct Relocation {
 /// A decoded module before its globals have addresses.
 pub struct Program {
     pub globals: Vec<GlobalDef>,
+    symbols: Arc<Symbols>,
 }
 
 /// Why a module was refused; becomes the JIT error log.
@@ -62,19 +89,28 @@ pub struct LoadError {
 }
 
 impl Program {
-    /// Decodes and links one or more modules (extern symbols resolve across them).
+    /// Links one or more modules (extern symbols resolve across them).
     ///
     /// # Errors
     /// Duplicate or undefined symbols, and whatever makes the module unusable as
     /// a whole. Unknown instructions are no error here.
     pub fn link(modules: &[ast::Module]) -> Result<Program, LoadError> {
-        let _ = modules;
+        let symbols = Symbols::link(modules)?;
         Ok(Program {
-            globals: Vec::new(),
+            globals: symbols.globals.clone(),
+            symbols: Arc::new(symbols),
         })
     }
 
-    /// Gives every symbol its address and returns the kernels by name.
+    /// The address that stands for a function, for relocations that name one.
+    pub fn function_address(&self, name: &str) -> Option<u64> {
+        self.symbols
+            .exported_function(name)
+            .map(Symbols::function_address)
+    }
+
+    /// Gives every symbol its address and returns the kernels in the order of
+    /// the text.
     ///
     /// # Errors
     /// A symbol that `address_of` does not know.
@@ -82,7 +118,122 @@ impl Program {
         &self,
         address_of: &dyn Fn(&str) -> Option<u64>,
     ) -> Result<Vec<Kernel>, LoadError> {
-        let _ = address_of;
-        Ok(Vec::new())
+        let linked = Arc::new(Linked::new(self.symbols.clone(), address_of)?);
+        Ok(self
+            .symbols
+            .kernels()
+            .map(|id| Kernel::new(linked.clone(), id))
+            .collect())
     }
+}
+
+impl Kernel {
+    fn new(linked: Arc<Linked>, id: FunctionId) -> Self {
+        let layout = linked.symbols.layout(id);
+        let (_, function) = linked.symbols.function(id);
+        let (params, param_bytes) = param_slots(&function.params);
+        let max_threads = function
+            .directives
+            .iter()
+            .find(|d| d.name == "maxntid" || d.name == "reqntid")
+            .map_or(1024, |d| d.values.iter().product::<i64>().clamp(1, 1024));
+        let declared = function.body.as_deref().map_or(0, declared_words);
+        Self {
+            name: function.name.clone(),
+            params,
+            param_bytes,
+            static_shared: layout.static_shared,
+            local_bytes: function.body.as_deref().map_or(0, depot_bytes),
+            max_threads: max_threads as u32,
+            registers: declared.clamp(16, 255),
+            linked,
+            id,
+            layout,
+            code: OnceLock::new(),
+        }
+    }
+
+    /// The executable form, made at the first call.
+    pub fn code(&self) -> &Code {
+        self.code
+            .get_or_init(|| assemble::assemble(&self.linked, &self.layout))
+    }
+
+    /// Where operation `operation` comes from.
+    pub fn site(&self, operation: u32) -> Site {
+        let code = self.code();
+        let function = code.function_at(operation);
+        let info = code
+            .ops
+            .get(operation as usize)
+            .and_then(|op| code.sites.get(op.site as usize))
+            .cloned()
+            .unwrap_or_default();
+        Site {
+            function: function.map_or_else(|| self.name.clone(), |f| f.name.clone()),
+            offset: 16 * operation.saturating_sub(function.map_or(0, |f| f.entry)),
+            frames: if info.frames == ABSENT {
+                Vec::new()
+            } else {
+                code.frames
+                    .get(info.frames as usize)
+                    .cloned()
+                    .unwrap_or_default()
+            },
+            ptx_line: info.ptx_line,
+            instruction: info.text,
+        }
+    }
+
+    /// Identity of the kernel in its program.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+/// Places of kernel parameters, and the bytes of all of them.
+pub fn param_slots(params: &[Variable]) -> (Vec<ParamSlot>, u32) {
+    let mut bytes = 0u32;
+    let slots = params
+        .iter()
+        .map(|param| {
+            let size = variable_bytes(param).min(1 << 20) as u32;
+            let align = param.align.max(1);
+            let offset = bytes.next_multiple_of(align);
+            bytes = offset + size;
+            ParamSlot {
+                offset,
+                bytes: size,
+                align,
+            }
+        })
+        .collect();
+    (slots, bytes)
+}
+
+/// 32-bit registers that a body declares.
+fn declared_words(body: &[ast::Statement]) -> u32 {
+    body.iter()
+        .map(|statement| match statement {
+            ast::Statement::Variable(v) if v.space == ast::StateSpace::Register => {
+                let words = modifiers::bytes_of(v.ty).div_ceil(4);
+                words * v.range.unwrap_or(1)
+            }
+            ast::Statement::Block(inner) => declared_words(inner),
+            _ => 0,
+        })
+        .fold(0, u32::saturating_add)
+}
+
+/// Bytes of local variables that a body declares.
+fn depot_bytes(body: &[ast::Statement]) -> u32 {
+    body.iter()
+        .map(|statement| match statement {
+            ast::Statement::Variable(v) if v.space == ast::StateSpace::Local => {
+                variable_bytes(v).min(1 << 24) as u32
+            }
+            ast::Statement::Block(inner) => depot_bytes(inner),
+            _ => 0,
+        })
+        .fold(0, u32::saturating_add)
 }

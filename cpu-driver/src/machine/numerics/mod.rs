@@ -1,0 +1,6 @@
+//! Arithmetic as the hardware does it, where Rust's own operators differ.
+
+pub mod approximate;
+pub mod formats;
+pub mod single;
+pub mod soft;
