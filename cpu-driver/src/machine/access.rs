@@ -51,7 +51,8 @@ impl Access {
 /// Kernel parameters stand this far into the local window.
 pub const PARAM_WINDOW: u64 = 8 << 20;
 
-/// Where the lanes' data lies on the host.
+/// Where the lanes' data lies on the host. Lives on the stack of one operation.
+#[allow(clippy::large_enum_variant)]
 pub enum Host {
     /// Host address = device address + this, wrapping.
     Linear(u64),
@@ -140,7 +141,9 @@ fn region<const STRICT: bool>(
     end: u64,
 ) -> Option<u64> {
     match access.space {
-        Space::Shared => cx.shared.shared_at::<STRICT>(cx.grid.shared_bytes, low, end),
+        Space::Shared => cx
+            .shared
+            .shared_at::<STRICT>(cx.grid.shared_bytes, low, end),
         Space::Local | Space::Param => None,
         Space::Global | Space::Generic => {
             if access.space == Space::Generic {

@@ -69,8 +69,7 @@ impl Shared {
         } else {
             self.memory.len() as u64 * 16
         };
-        (low < end && end <= limit)
-            .then(|| self.memory.as_ptr().expose_provenance() as u64 + low)
+        (low < end && end <= limit).then(|| self.memory.as_ptr().expose_provenance() as u64 + low)
     }
 
     /// Host address of `low..end` in a thread's local memory.

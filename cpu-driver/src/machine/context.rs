@@ -2,8 +2,8 @@
 //! block's memory, the launch.
 
 use super::block::Shared;
-use super::launch::Fault;
 use super::lanes::LANES;
+use super::launch::Fault;
 use super::listen::Listener;
 use super::memory::View;
 use super::warp::{Join, Split, State, Warp};
@@ -333,7 +333,12 @@ impl<'l> Context<'l> {
         self.warp.retire(gone);
         let rest = self.mask & !gone;
         if rest == 0 {
-            return self.stop(Stop::Gone);
+            // Others may have waited for nobody but these lanes.
+            self.settle();
+            return match self.stop {
+                Stop::None => self.stop(Stop::Gone),
+                _ => Step::Stop,
+            };
         }
         self.set_mask(rest);
         Step::Next

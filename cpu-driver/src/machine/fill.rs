@@ -19,7 +19,14 @@ pub fn fill_frame(warp: &mut Warp, activation: u32, shared: &Shared, grid: &Grid
             continue;
         }
         for lane in 0..LANES {
-            let value = value_of(fill.constant, lane as u32, which.local_base, warp, shared, grid);
+            let value = value_of(
+                fill.constant,
+                lane as u32,
+                which.local_base,
+                warp,
+                shared,
+                grid,
+            );
             // SAFETY: the offset is a row of the constant's class in this frame.
             unsafe {
                 let row = frame.add(fill.offset as usize);

@@ -4,6 +4,9 @@
 //! splits of lanes through the operations of [`ops`], with registers and all
 //! else in reach of a [`context`].
 
+// Lane loops index several rows at once; C's precedence of shifts is meant.
+#![allow(clippy::needless_range_loop, clippy::precedence)]
+
 pub mod access;
 pub mod block;
 pub mod builtin;
@@ -17,4 +20,5 @@ pub mod numerics;
 pub mod observe;
 pub mod ops;
 pub mod printf;
+pub mod rendezvous;
 pub mod warp;

@@ -138,7 +138,11 @@ fn convert(
     Some(match conversion {
         b'd' | b'i' => {
             let raw = next(bytes);
-            let value = if directive.long { raw as i64 } else { i64::from(raw as i32) };
+            let value = if directive.long {
+                raw as i64
+            } else {
+                i64::from(raw as i32)
+            };
             let digits = at_least(value.unsigned_abs().to_string(), directive);
             (sign(value < 0, directive) + &digits).into_bytes()
         }
@@ -261,7 +265,7 @@ fn pad(out: &mut Vec<u8>, piece: &[u8], directive: &Directive, conversion: u8) {
     let integer = matches!(conversion, b'd' | b'i' | b'u' | b'x' | b'X' | b'o');
     let zeros = directive.zero
         && !directive.left
-        && !(integer && directive.precision.is_some())
+        && (!integer || directive.precision.is_none())
         && !matches!(conversion, b's' | b'c' | b'p');
     if directive.left {
         out.extend_from_slice(piece);

@@ -30,14 +30,9 @@ pub fn assign(operations: &[Operation], blocks: &[Block], classes: &[Class]) -> 
         slot: vec![0; classes.len()],
         ..Assignment::default()
     };
-    let mut pools: Vec<(Class, Pool)> = [
-        Class::Predicate,
-        Class::Quad,
-        Class::Long,
-        Class::Word,
-    ]
-    .map(|class| (class, Pool::default()))
-    .into();
+    let mut pools: Vec<(Class, Pool)> = [Class::Predicate, Class::Quad, Class::Long, Class::Word]
+        .map(|class| (class, Pool::default()))
+        .into();
     for register in order {
         let class = classes[register as usize];
         if let (Some((start, end)), Some((_, pool))) = (
@@ -103,8 +98,8 @@ fn live_ranges(operations: &[Operation], blocks: &[Block], registers: usize) -> 
                 extend(register, block.end - 1);
             }
         }
-        for index in block.start..block.end {
-            let operation = &operations[index];
+        let inside = operations.iter().enumerate();
+        for (index, operation) in inside.take(block.end).skip(block.start) {
             for value in operation.reads().chain(operation.writes()) {
                 if let Value::Register(register) = value {
                     extend(register as usize, index);

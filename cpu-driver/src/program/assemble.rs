@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::allocate::{Assignment, assign};
 use super::code::{ABSENT, Class, Code, Constant, Fill, FunctionCode, Op};
 use super::flow::{self, Block};
-use super::link::{Layout, Linked, Symbols};
+use super::link::{Linked, Symbols};
 use super::lower::{Lowered, Tables, lower};
 use super::operation::{Flow, Operation, Register, Value};
+use super::reach::Layout;
 use crate::machine::ops::control;
 use crate::ptx::ast::FunctionKind;
 

@@ -25,7 +25,7 @@ pub enum Step {
 }
 
 /// The code of an operation.
-pub type Exec = for<'a, 'l> unsafe fn(&'a mut Context<'l>, &'a Op) -> Step;
+pub type Exec = unsafe fn(&mut Context<'_>, &Op) -> Step;
 
 /// One operation. What the fields mean is the family's own business.
 #[derive(Debug, Clone, Copy)]
@@ -233,8 +233,6 @@ impl Code {
 
     /// The function that holds operation `pc`.
     pub fn function_at(&self, pc: u32) -> Option<&FunctionCode> {
-        self.functions
-            .iter()
-            .find(|f| f.entry <= pc && pc < f.end)
+        self.functions.iter().find(|f| f.entry <= pc && pc < f.end)
     }
 }

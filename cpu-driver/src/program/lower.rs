@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 
 use super::code::{CallSite, Class, Constant, LocalSlot, SiteInfo};
-use super::link::{Layout, Linked, Place};
+use super::link::{Linked, Place};
 use super::modifiers::bytes_of;
 use super::operation::{Flow, Label, Operation, Register, Value};
+use super::reach::Layout;
 use super::sites::Sites;
 use crate::machine::access::Access;
 use crate::machine::observe::Frame;

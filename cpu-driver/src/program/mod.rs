@@ -18,13 +18,15 @@ pub mod link;
 pub mod lower;
 pub mod modifiers;
 pub mod operation;
+pub mod reach;
 pub mod sites;
 
 use std::sync::{Arc, OnceLock};
 
 use self::code::{ABSENT, Code};
-use self::link::{FunctionId, Layout, Linked, Symbols};
+use self::link::{FunctionId, Linked, Symbols};
 use self::lower::variable_bytes;
+use self::reach::Layout;
 use crate::machine::observe::Site;
 use crate::ptx::ast::{self, Variable};
 

@@ -120,7 +120,7 @@ pub fn divide(format: Format, a: u64, b: u64, rounding: Rounding) -> u64 {
                 let shift = x.mantissa.leading_zeros().min(127) as i32 - 1;
                 let top = x.mantissa << shift;
                 let quotient = top / y.mantissa;
-                let rest = top % y.mantissa != 0;
+                let rest = !top.is_multiple_of(y.mantissa);
                 let exponent = x.exponent - shift - y.exponent;
                 format.round(negative, quotient, exponent, rest, rounding, false)
             }
@@ -175,14 +175,10 @@ fn sum(format: Format, x: Number, y: Number, rounding: Rounding) -> u64 {
         return format.round(negative, 0, 0, false, rounding, false);
     }
     if y.mantissa == 0 {
-        return format.round(
-            x.negative, x.mantissa, x.exponent, false, rounding, false,
-        );
+        return format.round(x.negative, x.mantissa, x.exponent, false, rounding, false);
     }
     if x.mantissa == 0 {
-        return format.round(
-            y.negative, y.mantissa, y.exponent, false, rounding, false,
-        );
+        return format.round(y.negative, y.mantissa, y.exponent, false, rounding, false);
     }
     let (x, y) = (normalised(x), normalised(y));
     let (big, small) = if (x.exponent, x.mantissa) >= (y.exponent, y.mantissa) {

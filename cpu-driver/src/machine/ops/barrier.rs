@@ -144,4 +144,3 @@ fn run_barrier(cx: &mut Context<'_>, op: &Op) -> Step {
     cx.warp.splits.push(split);
     cx.stop(Stop::Gone)
 }
-

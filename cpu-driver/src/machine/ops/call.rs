@@ -71,7 +71,10 @@ fn callee(
     let Operand::Name(name) = target else {
         return refuse("expected the name of a function");
     };
-    if let Some(id) = lowering.linked.symbols.function_named(lowering.module, name)
+    if let Some(id) = lowering
+        .linked
+        .symbols
+        .function_named(lowering.module, name)
         && let Some(index) = lowering.layout.index_of(id)
     {
         return Ok(Callee::Function(index));
@@ -213,4 +216,3 @@ pub fn run_ret(cx: &mut Context<'_>, _: &Op) -> Step {
         other => other,
     }
 }
-

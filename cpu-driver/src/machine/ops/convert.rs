@@ -297,10 +297,14 @@ fn resized(
     from: Value,
     class: Class,
 ) -> Result<Value, Refusal> {
-    let form =
-        find_lane(name, &[word]).ok_or_else(|| Refusal(format!("no form {name}.{word}")))?;
+    let form = find_lane(name, &[word]).ok_or_else(|| Refusal(format!("no form {name}.{word}")))?;
     let dst = written(lowering, Value::None, class);
-    emit_lane_values(lowering, &form, dst, [from, Value::None, Value::None, Value::None]);
+    emit_lane_values(
+        lowering,
+        &form,
+        dst,
+        [from, Value::None, Value::None, Value::None],
+    );
     Ok(dst)
 }
 
@@ -323,6 +327,11 @@ pub fn extend(
     let target = if to == Class::Long { "s64" } else { "s32" };
     let form = find_lane("cvt", &[target, source])
         .ok_or_else(|| Refusal(format!("no form cvt.{target}.{source}")))?;
-    emit_lane_values(lowering, &form, dst, [from, Value::None, Value::None, Value::None]);
+    emit_lane_values(
+        lowering,
+        &form,
+        dst,
+        [from, Value::None, Value::None, Value::None],
+    );
     Ok(())
 }

@@ -13,7 +13,6 @@ pub const FAMILY: Family = Family {
     lanes,
 };
 
-
 macro_rules! single2 {
     ($name:ident, $f:ident) => {
         struct $name<const R: Rounding, const FTZ: bool, const SAT: bool>;
@@ -114,12 +113,36 @@ macro_rules! roundings {
 macro_rules! single_modes {
     ($out:ident, $form:ident, $op:ident, $start:literal, $nearest:literal) => {
         roundings!($out, $form, $op, $start, $nearest, ".f32", [false, false]);
-        roundings!($out, $form, $op, $start, $nearest, ".ftz.f32", [true, false]);
+        roundings!(
+            $out,
+            $form,
+            $op,
+            $start,
+            $nearest,
+            ".ftz.f32",
+            [true, false]
+        );
     };
     ($out:ident, $form:ident, $op:ident, $start:literal, $nearest:literal, sat) => {
         single_modes!($out, $form, $op, $start, $nearest);
-        roundings!($out, $form, $op, $start, $nearest, ".sat.f32", [false, true]);
-        roundings!($out, $form, $op, $start, $nearest, ".ftz.sat.f32", [true, true]);
+        roundings!(
+            $out,
+            $form,
+            $op,
+            $start,
+            $nearest,
+            ".sat.f32",
+            [false, true]
+        );
+        roundings!(
+            $out,
+            $form,
+            $op,
+            $start,
+            $nearest,
+            ".ftz.sat.f32",
+            [true, true]
+        );
     };
 }
 
@@ -231,4 +254,3 @@ fn approximate(out: &mut Vec<LaneForm>) {
         approx::upper_word(1.0 / approx::upper_word(a).sqrt()));
     lane!(out, "rsqrt.approx.f64", (a: f64) -> f64, 1.0 / a.sqrt());
 }
-

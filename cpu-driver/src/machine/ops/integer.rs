@@ -210,7 +210,11 @@ fn nth_set(mask: u32, base: u32, offset: i32) -> u32 {
         return u32::MAX;
     }
     if offset == 0 {
-        return if mask >> base & 1 != 0 { base } else { u32::MAX };
+        return if mask >> base & 1 != 0 {
+            base
+        } else {
+            u32::MAX
+        };
     }
     let mut left = offset.unsigned_abs();
     let mut at = i64::from(base);
@@ -245,11 +249,19 @@ fn fields(out: &mut Vec<LaneForm>) {
     fn unsigned(a: u64, position: u32, length: u32) -> u64 {
         let (position, length) = (position & 0xff, length & 0xff);
         let moved = a.checked_shr(position).unwrap_or(0);
-        if length >= 64 { moved } else { extended(moved, length) }
+        if length >= 64 {
+            moved
+        } else {
+            extended(moved, length)
+        }
     }
     fn insert(a: u64, b: u64, position: u32, length: u32) -> u64 {
         let (position, length) = (position & 0xff, length & 0xff);
-        let ones = if length >= 64 { u64::MAX } else { (1 << length) - 1 };
+        let ones = if length >= 64 {
+            u64::MAX
+        } else {
+            (1 << length) - 1
+        };
         let mask = ones.checked_shl(position).unwrap_or(0);
         b & !mask | a.checked_shl(position).unwrap_or(0) & mask
     }
@@ -273,12 +285,20 @@ fn dot_products(out: &mut Vec<LaneForm>) {
         let b = b.to_le_bytes();
         (0..2).fold(c, |sum, i| {
             let half = (a >> (16 * i)) as u16;
-            let half = if A { i32::from(half as i16) } else { i32::from(half) };
+            let half = if A {
+                i32::from(half as i16)
+            } else {
+                i32::from(half)
+            };
             sum.wrapping_add(half.wrapping_mul(byte::<B>(b[2 * high + i])) as u32)
         })
     }
     fn byte<const SIGNED: bool>(b: u8) -> i32 {
-        if SIGNED { i32::from(b as i8) } else { i32::from(b) }
+        if SIGNED {
+            i32::from(b as i8)
+        } else {
+            i32::from(b)
+        }
     }
     lane!(out, "dp4a.u32.u32", (a: u32, b: u32, c: u32) -> u32, four::<false, false>(a, b, c));
     lane!(out, "dp4a.u32.s32", (a: u32, b: u32, c: u32) -> u32, four::<false, true>(a, b, c));
@@ -336,9 +356,8 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
     for operand in given {
         values.push(lowering.source(operand, class)?);
     }
-    let temporary = |lowering: &mut Lowering<'_>, class| {
-        Value::Register(lowering.new_register(class))
-    };
+    let temporary =
+        |lowering: &mut Lowering<'_>, class| Value::Register(lowering.new_register(class));
     let subtracts = instruction.opcode.starts_with("sub");
     let (left, right) = match (values.as_slice(), half) {
         ([a, b], None) if subtracts => {
@@ -346,7 +365,12 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
             // carry of that sum, as the hardware does.
             let inverted = temporary(lowering, class);
             let not = form("not", &[if wide { "b64" } else { "b32" }])?;
-            emit_lane_values(lowering, &not, inverted, [*b, Value::None, Value::None, Value::None]);
+            emit_lane_values(
+                lowering,
+                &not,
+                inverted,
+                [*b, Value::None, Value::None, Value::None],
+            );
             (*a, inverted)
         }
         ([a, b], None) => (*a, *b),
@@ -381,7 +405,12 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
     if gives {
         let copy = form("%copy", &["pred"])?;
         let flag = Value::Register(lowering.carry());
-        emit_lane_values(lowering, &copy, flag, [carry_out, Value::None, Value::None, Value::None]);
+        emit_lane_values(
+            lowering,
+            &copy,
+            flag,
+            [carry_out, Value::None, Value::None, Value::None],
+        );
     }
     Ok(())
 }

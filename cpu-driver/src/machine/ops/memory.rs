@@ -1,11 +1,10 @@
 //! `ld`, `st`, `ldu`, `prefetch`: vectors, every space, every width.
 
+use super::transfer::{LOADS, STORES};
 use super::{Family, moves, no_lanes, written};
-use crate::machine::access::{Access, Host, Space, addresses, resolve};
-use crate::machine::context::Context;
-use crate::machine::lanes::LANES;
+use crate::machine::access::{Access, Space};
 use crate::machine::observe::AccessKind;
-use crate::program::code::{ABSENT, Class, Constant, Op, Step, Variants};
+use crate::program::code::{Class, Constant};
 use crate::program::lower::{Lowering, Refusal, class_of, refuse};
 use crate::program::modifiers::{Modifiers, bytes_of, is_signed};
 use crate::program::operation::{Operation, Value};
@@ -24,8 +23,6 @@ pub const FAMILY: Family = Family {
     ],
     lanes: no_lanes,
 };
-
-// Decoding -------------------------------------------------------------------
 
 const SPACES: [&str; 10] = [
     "global",
@@ -81,11 +78,15 @@ pub fn space(modifiers: &mut Modifiers<'_>) -> (Space, StateSpace) {
 /// using this access.
 pub fn ordering(modifiers: &mut Modifiers<'_>) -> bool {
     let mut polls = false;
-    for word in ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sc"] {
+    for word in [
+        "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sc",
+    ] {
         polls |= modifiers.take(word);
     }
-    for word in ["weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "gpu", "cta", "sys",
-        "cluster", "unified"] {
+    for word in [
+        "weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "gpu", "cta", "sys", "cluster",
+        "unified",
+    ] {
         modifiers.take(word);
     }
     modifiers.drop_prefix("L1::");
@@ -147,7 +148,7 @@ pub fn place(
 }
 
 /// The data registers of a vector access.
-fn data<'o>(operand: &'o Operand, count: u32) -> Result<Vec<&'o Operand>, Refusal> {
+fn data(operand: &Operand, count: u32) -> Result<Vec<&Operand>, Refusal> {
     match operand {
         Operand::Vector(list) if list.len() == count as usize => Ok(list.iter().collect()),
         Operand::Vector(_) => refuse(format!("expected {count} registers")),
@@ -176,7 +177,14 @@ fn load(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Re
         .unwrap_or(class_of(shape.ty));
     let mut operation = Operation::new(LOADS[0]);
     operation.variants = Some(&LOADS);
-    memory_operation(lowering, &mut operation, &shape, &place, AccessKind::Read, register)?;
+    memory_operation(
+        lowering,
+        &mut operation,
+        &shape,
+        &place,
+        AccessKind::Read,
+        register,
+    )?;
     for target in targets {
         let value = lowering.target(target, register)?;
         operation.list.push((value, true));
@@ -280,7 +288,14 @@ fn store(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), R
         .unwrap_or(class_of(shape.ty));
     let mut operation = Operation::new(STORES[0]);
     operation.variants = Some(&STORES);
-    memory_operation(lowering, &mut operation, &shape, &place, AccessKind::Write, register)?;
+    memory_operation(
+        lowering,
+        &mut operation,
+        &shape,
+        &place,
+        AccessKind::Write,
+        register,
+    )?;
     for source in sources {
         let value = lowering.source(source, register)?;
         operation.list.push((value, false));
@@ -300,213 +315,10 @@ fn policy(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), 
     };
     let dst = lowering.target(target, Class::Long)?;
     let dst = written(lowering, dst, Class::Long);
-    moves::copy(lowering, Class::Long, dst, Value::Constant(Constant::Long(0)))
+    moves::copy(
+        lowering,
+        Class::Long,
+        dst,
+        Value::Constant(Constant::Long(0)),
+    )
 }
-
-// Execution ------------------------------------------------------------------
-
-static LOADS: Variants = [
-    run_load::<false, false>,
-    run_load::<true, false>,
-    run_load::<true, true>,
-];
-static STORES: Variants = [
-    run_store::<false, false>,
-    run_store::<true, false>,
-    run_store::<true, true>,
-];
-
-unsafe fn run_load<const STRICT: bool, const EVENTS: bool>(
-    cx: &mut Context<'_>,
-    op: &Op,
-) -> Step {
-    let access = cx.grid.code.accesses[op.b as usize];
-    let addresses = addresses(cx, &access, op);
-    let host = match resolve::<STRICT, EVENTS>(cx, &access, &addresses) {
-        Ok(host) => host,
-        Err(step) => return step,
-    };
-    for (at, target) in cx.list(op, access.count as usize).iter().enumerate() {
-        if *target == ABSENT {
-            continue;
-        }
-        let shift = at as u64 * u64::from(access.element);
-        // SAFETY: every active lane's `access.bytes()` were checked.
-        unsafe { fetch(cx, &access, &host, &addresses, shift, *target) };
-    }
-    Step::Next
-}
-
-/// True where full-warp addresses are one run of `size` bytes a lane.
-#[inline(always)]
-fn consecutive(addresses: &[u64; LANES], size: u64) -> bool {
-    let mut wrong = 0;
-    for lane in 0..LANES {
-        wrong |= addresses[lane] ^ addresses[0].wrapping_add(lane as u64 * size);
-    }
-    wrong == 0
-}
-
-/// # Safety
-/// The bytes of every active lane are readable.
-#[inline(always)]
-unsafe fn fetch(
-    cx: &mut Context<'_>,
-    access: &Access,
-    host: &Host,
-    addresses: &[u64; LANES],
-    shift: u64,
-    target: u32,
-) {
-    let active = cx.active;
-    let at = |lane: usize| host.at(lane, addresses[lane]).wrapping_add(shift as usize);
-    // SAFETY: the caller's promise, for each lane that is active.
-    unsafe {
-        match (access.element, access.register) {
-            (4, Class::Word) => {
-                let whole = active == u32::MAX
-                    && access.count == 1
-                    && matches!(host, Host::Linear(_))
-                    && consecutive(addresses, 4);
-                let row = cx.words_mut(target);
-                if whole {
-                    *row = at(0).cast::<[u32; LANES]>().read_unaligned();
-                    return;
-                }
-                for lane in 0..LANES {
-                    if active >> lane & 1 != 0 {
-                        row[lane] = at(lane).cast::<u32>().read_unaligned();
-                    }
-                }
-            }
-            (8, Class::Long) => {
-                let row = cx.longs_mut(target);
-                for lane in 0..LANES {
-                    if active >> lane & 1 != 0 {
-                        row[lane] = at(lane).cast::<u64>().read_unaligned();
-                    }
-                }
-            }
-            (16, Class::Quad) => {
-                let row = cx.quads_mut(target);
-                for lane in 0..LANES {
-                    if active >> lane & 1 != 0 {
-                        row[lane] = at(lane).cast::<u128>().read_unaligned();
-                    }
-                }
-            }
-            _ => {
-                for lane in 0..LANES {
-                    if active >> lane & 1 == 0 {
-                        continue;
-                    }
-                    let value = read_small(at(lane), access.element, access.signed);
-                    match access.register {
-                        Class::Long => cx.longs_mut(target)[lane] = value,
-                        Class::Quad => cx.quads_mut(target)[lane] = value.into(),
-                        _ => cx.words_mut(target)[lane] = value as u32,
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// # Safety
-/// `bytes` bytes are readable at `at`.
-unsafe fn read_small(at: *const u8, bytes: u32, signed: bool) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match (bytes, signed) {
-            (1, false) => at.read().into(),
-            (1, true) => at.cast::<i8>().read() as i64 as u64,
-            (2, false) => at.cast::<u16>().read_unaligned().into(),
-            (2, true) => at.cast::<i16>().read_unaligned() as i64 as u64,
-            (4, false) => at.cast::<u32>().read_unaligned().into(),
-            (4, true) => at.cast::<i32>().read_unaligned() as i64 as u64,
-            _ => at.cast::<u64>().read_unaligned(),
-        }
-    }
-}
-
-unsafe fn run_store<const STRICT: bool, const EVENTS: bool>(
-    cx: &mut Context<'_>,
-    op: &Op,
-) -> Step {
-    let access = cx.grid.code.accesses[op.b as usize];
-    let addresses = addresses(cx, &access, op);
-    let host = match resolve::<STRICT, EVENTS>(cx, &access, &addresses) {
-        Ok(host) => host,
-        Err(step) => return step,
-    };
-    for (at, source) in cx.list(op, access.count as usize).iter().enumerate() {
-        let shift = at as u64 * u64::from(access.element);
-        // SAFETY: every active lane's `access.bytes()` were checked.
-        unsafe { put(cx, &access, &host, &addresses, shift, *source) };
-    }
-    Step::Next
-}
-
-/// Lanes store in order: where two meet, the higher lane's value stays.
-///
-/// # Safety
-/// The bytes of every active lane are writable.
-#[inline(always)]
-unsafe fn put(
-    cx: &Context<'_>,
-    access: &Access,
-    host: &Host,
-    addresses: &[u64; LANES],
-    shift: u64,
-    source: u32,
-) {
-    let active = cx.active;
-    let at = |lane: usize| host.at(lane, addresses[lane]).wrapping_add(shift as usize);
-    // SAFETY: the caller's promise, for each lane that is active.
-    unsafe {
-        match (access.element, access.register) {
-            (4, Class::Word) => {
-                let row = cx.words(source);
-                if active == u32::MAX
-                    && access.count == 1
-                    && matches!(host, Host::Linear(_))
-                    && consecutive(addresses, 4)
-                {
-                    at(0).cast::<[u32; LANES]>().write_unaligned(*row);
-                    return;
-                }
-                for lane in 0..LANES {
-                    if active >> lane & 1 != 0 {
-                        at(lane).cast::<u32>().write_unaligned(row[lane]);
-                    }
-                }
-            }
-            (_, Class::Quad) => {
-                let row = cx.quads(source);
-                for lane in 0..LANES {
-                    if active >> lane & 1 != 0 {
-                        at(lane).cast::<u128>().write_unaligned(row[lane]);
-                    }
-                }
-            }
-            _ => {
-                for lane in 0..LANES {
-                    if active >> lane & 1 == 0 {
-                        continue;
-                    }
-                    let value = match access.register {
-                        Class::Long => cx.longs(source)[lane],
-                        _ => cx.words(source)[lane].into(),
-                    };
-                    match access.element {
-                        1 => at(lane).write(value as u8),
-                        2 => at(lane).cast::<u16>().write_unaligned(value as u16),
-                        4 => at(lane).cast::<u32>().write_unaligned(value as u32),
-                        _ => at(lane).cast::<u64>().write_unaligned(value),
-                    }
-                }
-            }
-        }
-    }
-}
-

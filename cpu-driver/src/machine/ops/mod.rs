@@ -16,6 +16,7 @@ pub mod logic;
 pub mod memory;
 pub mod moves;
 pub mod special;
+pub mod transfer;
 pub mod warp;
 
 use std::collections::HashMap;
@@ -51,6 +52,7 @@ const FAMILIES: &[Family] = &[
     logic::FAMILY,
     memory::FAMILY,
     moves::FAMILY,
+    warp::FAMILY,
 ];
 
 struct Registry {
@@ -196,12 +198,7 @@ pub fn emit_lane_values(
 ) {
     let mut operation = Operation::new(form.exec());
     operation.dst = written(lowering, dst, form.dst);
-    [
-        operation.a,
-        operation.b,
-        operation.c,
-        operation.fourth,
-    ] = values;
+    [operation.a, operation.b, operation.c, operation.fourth] = values;
     lowering.emit(operation);
 }
 

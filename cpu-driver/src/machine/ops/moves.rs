@@ -11,7 +11,12 @@ use crate::program::operation::{Operation, Value};
 use crate::ptx::ast::{Instruction, Operand};
 
 pub const FAMILY: Family = Family {
-    decoders: &[("mov", mov), ("cvta", cvta), ("isspacep", isspacep), ("mapa", mapa)],
+    decoders: &[
+        ("mov", mov),
+        ("cvta", cvta),
+        ("isspacep", isspacep),
+        ("mapa", mapa),
+    ],
     lanes,
 };
 
@@ -58,7 +63,12 @@ fn word_of(class: Class) -> &'static str {
 }
 
 /// Copies a value into a register.
-pub fn copy(lowering: &mut Lowering<'_>, class: Class, dst: Value, from: Value) -> Result<(), Refusal> {
+pub fn copy(
+    lowering: &mut Lowering<'_>,
+    class: Class,
+    dst: Value,
+    from: Value,
+) -> Result<(), Refusal> {
     let form = form("%mov", &[word_of(class)])?;
     let mut operation = Operation::new(form.exec());
     operation.dst = written(lowering, dst, class);

@@ -52,8 +52,16 @@ pub fn constant(name: &str, class: Class) -> Option<Constant> {
 /// wider or narrower value than the operand has.
 pub fn is_special(name: &str) -> bool {
     name.starts_with('%')
-        && (["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
-            "%globaltimer_hi", "%gridid", "%is_explicit_cluster"]
+        && ([
+            "%clock",
+            "%clock_hi",
+            "%clock64",
+            "%globaltimer",
+            "%globaltimer_lo",
+            "%globaltimer_hi",
+            "%gridid",
+            "%is_explicit_cluster",
+        ]
         .contains(&name)
             || name.starts_with("%envreg"))
 }
