@@ -174,6 +174,7 @@ impl Launch {
                 dynamic_shared: shape.shared,
                 cooperative: shape.cooperative,
                 instruction_budget: budget(),
+                context: 0,
             },
             function,
             params,
@@ -181,11 +182,11 @@ impl Launch {
     }
 
     /// Runs the grid to its end or its first fatal fault.
-    pub fn run(&self, memory: &Memory, _context: &ContextState) -> Outcome {
+    pub fn run(&self, memory: &Memory, context: &ContextState) -> Outcome {
         match (&self.checked, Session::global()) {
             (Some(checked), Some(session)) => {
                 let mut observer = Memcheck::new(session, memory, checked.clone());
-                let ended = self.execute(memory, &mut observer);
+                let ended = self.execute(memory, context, &mut observer);
                 ended.map_err(|fault| match fault {
                     // The tool ends a launch with one code, whatever it found.
                     Fault::Memory => Code::LAUNCH_FAILED,
@@ -194,7 +195,7 @@ impl Launch {
             }
             _ => {
                 let mut observer = Unchecked::default();
-                let ended = self.execute(memory, &mut observer);
+                let ended = self.execute(memory, context, &mut observer);
                 ended.map_err(|fault| match (fault, &observer.first) {
                     (Fault::Memory, Some(violation)) => {
                         let code = fault_code(violation);
@@ -210,10 +211,15 @@ impl Launch {
     fn execute<O: crate::machine::observe::Observer>(
         &self,
         memory: &Memory,
+        context: &ContextState,
         observer: &mut O,
     ) -> Result<(), Fault> {
         let kernel = &self.function.kernel;
-        run(kernel, &self.config, &self.params, memory, observer).map(drop)
+        let config = LaunchConfig {
+            context: context.handle,
+            ..self.config.clone()
+        };
+        run(kernel, &config, &self.params, memory, observer).map(drop)
     }
 
     /// A fault that no observer reported: a line for the user, and its code.
@@ -229,6 +235,9 @@ impl Launch {
                 Code::ILLEGAL_INSTRUCTION,
                 format!("{message} at {}", place(site)),
             ),
+            Fault::StackOverflow { site, message } => {
+                (Code::LAUNCH_FAILED, format!("{message} at {}", place(site)))
+            }
             Fault::Budget { executed, site } => (
                 Code::LAUNCH_TIMEOUT,
                 format!(

@@ -162,7 +162,10 @@ impl Prepared {
         let mut image = def.image.clone();
         image.truncate(def.bytes as usize);
         for relocation in &def.relocations {
-            let found = globals.get(&relocation.symbol).map(|global| global.address);
+            let found = globals
+                .get(&relocation.symbol)
+                .map(|global| global.address)
+                .or_else(|| self.program.function_address(&relocation.symbol));
             let Some(target) = found else {
                 let symbol = &relocation.symbol;
                 super::guard::note(&format!(

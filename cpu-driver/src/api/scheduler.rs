@@ -221,6 +221,8 @@ impl Scheduler {
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        drop(queue);
+        crate::machine::printf::flush();
     }
 
     /// What new work on `stream` would have to wait for.
