@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use kernelgate::device::{Device, DeviceInfo, Launch};
-use kernelgate::exit::{self, Exit};
+use kernelgate::exit::{self, Exit, UsageError};
 use kernelgate::harness::check::{Gate, compare};
 use kernelgate::harness::figures::count;
 use kernelgate::harness::{Claims, Verdict, poison};
@@ -40,6 +40,10 @@ struct Arguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     json: bool,
+    /// Expect the opposite of this claim, to see that it is able to fail: the run
+    /// must then exit 1 with a line beginning GATE:
+    #[arg(long, value_name = "CLAIM")]
+    flip: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +74,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         println!("{}", device.banner());
     }
     let verdict = square(&device, kernel)?;
-    let claims = claims(kernel, &verdict);
+    let mut claims = claims(kernel, &verdict);
+    if let Some(id) = &arguments.flip {
+        claims.flip(id).map_err(|e| UsageError(e.to_string()))?;
+    }
     let exit = claims.exit();
     if arguments.json {
         let report = Report {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use kernelgate::device::{Argument, Device, DeviceInfo, Launch, Module};
-use kernelgate::exit::{self, Exit};
+use kernelgate::exit::{self, Exit, UsageError};
 use kernelgate::harness::check::{Gate, compare};
 use kernelgate::harness::figures::count;
 use kernelgate::harness::{Claims, Verdict, poison};
@@ -47,6 +47,10 @@ struct Arguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     json: bool,
+    /// Expect the opposite of this claim, to see that it is able to fail: the run
+    /// must then exit 1 with a line beginning GATE:
+    #[arg(long, value_name = "CLAIM")]
+    flip: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -70,10 +74,11 @@ struct Pass {
 
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    exit::run_reporting(arguments.json, || run(arguments.json))
+    exit::run_reporting(arguments.json, || run(&arguments))
 }
 
-fn run(json: bool) -> anyhow::Result<Exit> {
+fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let json = arguments.json;
     let device = Device::open()?;
     if !json {
         println!("{}", device.banner());
@@ -104,7 +109,10 @@ fn run(json: bool) -> anyhow::Result<Exit> {
         passes.push(windows.pass("windowSumPastTile", &[])?);
     }
 
-    let claims = claims(&passes);
+    let mut claims = claims(&passes);
+    if let Some(id) = &arguments.flip {
+        claims.flip(id).map_err(|e| UsageError(e.to_string()))?;
+    }
     let exit = claims.exit();
     if json {
         let report = Report {

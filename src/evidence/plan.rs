@@ -181,6 +181,13 @@ pub const STEPS: &[Step] = &[
         &[KERNEL, "kernel", "--error-exitcode", "1"],
     ),
     fixed("ci_gate-fixed-defaults", &[]),
+    Step {
+        report: Some(NO_LEAK),
+        ..fixed(
+            "ci_gate-fixed-leaks",
+            &["--leak-check", "full", "--error-exitcode", "1"],
+        )
+    },
     bare("memory_bugs", "memory_bugs"),
     sanitized(
         "memory_bugs-defaults",
@@ -267,14 +274,17 @@ pub const STEPS: &[Step] = &[
 ];
 
 impl Step {
-    /// The command as the documentation writes it, with the binaries on the path.
+    /// The command as the documentation writes it. `--bin-dir` stands in for
+    /// `target/release` when it is run.
     pub fn command(&self) -> String {
+        let program = format!("target/release/{}", self.program);
         let mut words: Vec<&str> = Vec::new();
         if let Some(flags) = self.sanitizer {
-            words.extend(["kernelgate", "sanitize"]);
+            words.extend(["target/release/kernelgate", "sanitize"]);
             words.extend(flags);
+            words.push("--");
         }
-        words.push(self.program);
+        words.push(&program);
         words.extend(self.arguments);
         words.join(" ")
     }

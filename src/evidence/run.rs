@@ -28,6 +28,7 @@ pub fn step(step: &Step, bin_dir: &Path) -> anyhow::Result<Ran> {
         words.push(binary(bin_dir, "kernelgate")?);
         words.push("sanitize".into());
         words.extend(flags.iter().map(PathBuf::from));
+        words.push("--".into());
     }
     words.push(binary(bin_dir, step.program)?);
     words.extend(step.arguments.iter().map(PathBuf::from));
