@@ -144,6 +144,52 @@ impl<T: Element> Buffer<T> {
         Ok(host)
     }
 
+    /// Copies the elements of `range` out.
+    pub fn download_range(&self, range: std::ops::Range<usize>) -> Result<Vec<T>, DeviceError> {
+        if range.start > range.end || range.end > self.len {
+            return Err(DeviceError::BadRequest {
+                message: format!(
+                    "elements {}..{} of a buffer of {} were asked for",
+                    range.start, range.end, self.len
+                ),
+            });
+        }
+        self.shared.enter()?;
+        let mut host = vec![T::default(); range.len()];
+        if host.is_empty() {
+            return Ok(host);
+        }
+        let from = self.address + (range.start * size_of::<T>()) as u64;
+        // SAFETY: the range is inside the buffer, and any bit pattern is a `T`.
+        let done = unsafe { result::memcpy_dtoh_sync(&mut host, from) };
+        self.shared.check("cuMemcpyDtoH", done)?;
+        Ok(host)
+    }
+
+    /// Copies `host` to the elements from `start` on.
+    pub fn upload_range(&mut self, start: usize, host: &[T]) -> Result<(), DeviceError> {
+        if start
+            .checked_add(host.len())
+            .is_none_or(|end| end > self.len)
+        {
+            return Err(DeviceError::BadRequest {
+                message: format!(
+                    "{} elements were to be written from element {start} of a buffer of {}",
+                    host.len(),
+                    self.len
+                ),
+            });
+        }
+        if host.is_empty() {
+            return Ok(());
+        }
+        self.shared.enter()?;
+        let to = self.address + (start * size_of::<T>()) as u64;
+        // SAFETY: the range is inside the buffer, checked above.
+        let done = unsafe { result::memcpy_htod_sync(to, host) };
+        self.shared.check("cuMemcpyHtoD", done)
+    }
+
     /// Gives the memory up without freeing it, and returns its address, which a
     /// launch takes like the buffer. The context can still be released: only the
     /// allocation stays behind. This is how `memory_bugs` plants its leak.

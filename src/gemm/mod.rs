@@ -7,10 +7,14 @@
 
 pub mod bound;
 pub mod case;
+pub mod faults;
 pub mod gate;
 pub mod inputs;
 pub mod operands;
 pub mod problem;
 pub mod reference;
 pub mod rivals;
+pub mod runner;
 pub mod sampled;
+pub mod simt;
+pub mod subject;
