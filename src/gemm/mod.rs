@@ -7,14 +7,19 @@
 
 pub mod bound;
 pub mod case;
+pub mod check;
 pub mod faults;
 pub mod gate;
 pub mod inputs;
 pub mod operands;
 pub mod problem;
 pub mod reference;
+pub mod report;
 pub mod rivals;
 pub mod runner;
 pub mod sampled;
+pub mod scoreboard;
+pub mod shapes;
+pub mod shrink;
 pub mod simt;
 pub mod subject;

@@ -17,6 +17,7 @@ use super::inputs::{Stream, mix};
 use super::operands::SegmentOperands;
 use super::problem::Problem;
 use super::reference::product;
+use crate::lowp::OutputType;
 
 /// Columns of one window, and rows and columns of a tile that gets one dot.
 pub const WINDOW: usize = 128;
@@ -37,6 +38,33 @@ pub struct Sampled {
     pub dots: usize,
 }
 
+/// The error model of one group.
+struct Model {
+    arithmetic: Arithmetic,
+    /// Truncating steps that a product can pass through.
+    weight: f64,
+    exact: bool,
+}
+
+impl Model {
+    fn accumulation(&self, magnitude: f64) -> f64 {
+        if self.exact {
+            0.0
+        } else {
+            self.arithmetic
+                .accumulation(magnitude, self.weight * magnitude)
+        }
+    }
+
+    /// What storing a result of this size can cost. FP32 is stored as computed.
+    fn rounding(&self, size: f64) -> f64 {
+        match self.arithmetic.output {
+            OutputType::F32 => size * 0.0,
+            output => output.half_ulp(size),
+        }
+    }
+}
+
 fn sign(seed: u64, col: usize) -> f64 {
     if mix(seed, Stream::Check, col as u64) >> 63 == 0 {
         1.0
@@ -52,11 +80,13 @@ fn norms(matrix: &[f64], cols: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Checks `got`, rows × n, of one group. The signs come from `seed`.
+/// Checks `got`, rows × n, of one group. The signs come from `seed`. `exact` says
+/// that no sum rounds (small integers): only output rounding is then allowed.
 pub fn check(
     problem: &Problem,
     operands: &SegmentOperands,
     accumulator: Accumulator,
+    exact: bool,
     got: &[f64],
     seed: u64,
 ) -> Sampled {
@@ -64,10 +94,14 @@ pub fn check(
     assert_eq!(got.len(), rows * n, "C is rows x n");
     let arithmetic = Arithmetic::of(problem, depth, accumulator);
     let (a, b) = (operands.a.dequantise(), operands.b.dequantise());
-    let weight = arithmetic
-        .truncation_weights()
-        .and_then(|weights| weights.into_iter().reduce(f64::max))
-        .unwrap_or(0.0);
+    let model = Model {
+        arithmetic,
+        weight: arithmetic
+            .truncation_weights()
+            .and_then(|weights| weights.into_iter().reduce(f64::max))
+            .unwrap_or(0.0),
+        exact,
+    };
     let (a_norms, b_norms) = (norms(&a, depth), norms(&b, depth));
     let old = |i: usize| operands.c.get(i).map_or(0.0, |&c| f64::from(c));
 
@@ -98,10 +132,10 @@ pub fn check(
                 let i = row * n + col;
                 difference += sign(seed, col) * (got[i] - old(i));
                 let magnitude = a_norms[row] * b_norms[col] + old(i).abs();
-                let error = arithmetic.accumulation(magnitude, weight * magnitude);
+                let error = model.accumulation(magnitude);
                 // Rounded from within `error` of the truth: judged at what was got,
                 // so that no exact value is needed. NaN and infinity give NaN.
-                let rounding = problem.output.half_ulp(got[i].abs() + error);
+                let rounding = model.rounding(got[i].abs() + error);
                 squares += (error + rounding).powi(2);
             }
             let gate = LAMBDA * squares.sqrt();
@@ -116,26 +150,15 @@ pub fn check(
     found.smallest_fault = gates
         .get(gates.len() / 2)
         .map_or(f64::NAN, |gate| 2.0 * gate);
-    exact_dots(
-        problem,
-        operands,
-        &arithmetic,
-        weight,
-        got,
-        seed,
-        (&a, &b),
-        &mut found,
-    );
+    exact_dots(problem, operands, &model, got, seed, (&a, &b), &mut found);
     found
 }
 
 /// One element of each 128 × 128 tile, at a place drawn from the seed.
-#[allow(clippy::too_many_arguments)]
 fn exact_dots(
     problem: &Problem,
     operands: &SegmentOperands,
-    arithmetic: &Arithmetic,
-    weight: f64,
+    model: &Model,
     got: &[f64],
     seed: u64,
     (a, b): (&[f64], &[f64]),
@@ -151,10 +174,10 @@ fn exact_dots(
             let c = operands.c.get(row * n + col).map_or(0.0, |&c| f64::from(c));
             let want = terms().sum::<f64>() + c;
             let magnitude = terms().map(f64::abs).sum::<f64>() + c.abs();
-            let error = arithmetic.accumulation(magnitude, weight * magnitude);
+            let error = model.accumulation(magnitude);
             found.dots += 1;
             let got = got[row * n + col];
-            if !arithmetic.bound(want, error).admits(got) && found.dot.is_none() {
+            if !model.arithmetic.bound(want, error).admits(got) && found.dot.is_none() {
                 found.dot = Some((row, col, got, want));
             }
         }
@@ -168,7 +191,6 @@ mod tests {
     use crate::gemm::inputs::Input;
     use crate::gemm::operands::Operands;
     use crate::gemm::reference::SegmentReference;
-    use crate::lowp::OutputType;
 
     fn setting(output: OutputType) -> (Problem, Operands, Vec<f64>) {
         let problem = Problem::dense(70, 300, 520, output);
@@ -185,7 +207,14 @@ mod tests {
     }
 
     fn run(problem: &Problem, operands: &Operands, got: &[f64], seed: u64) -> Sampled {
-        check(problem, &operands.segments[0], Accumulator::Fp32, got, seed)
+        check(
+            problem,
+            &operands.segments[0],
+            Accumulator::Fp32,
+            false,
+            got,
+            seed,
+        )
     }
 
     #[test]
@@ -222,6 +251,22 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn integers_leave_no_room_at_all_in_fp32() {
+        let problem = Problem::dense(5, 200, 300, OutputType::F32);
+        let case = Case::new("test", problem.clone(), Input::Integers, 5);
+        let operands = Operands::generate(&case).unwrap();
+        let segment = &operands.segments[0];
+        let mut got = SegmentReference::compute(&problem, segment, Accumulator::Fp32).want;
+        let found = |got: &[f64]| check(&problem, segment, Accumulator::Fp32, true, got, 2);
+        assert_eq!(
+            (found(&got).window, found(&got).smallest_fault),
+            (None, 0.0)
+        );
+        got[3] += 0.25;
+        assert!(found(&got).window.is_some());
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod doctor;
 mod driver_path;
 mod evidence;
 mod forms;
+mod gemm;
 mod grade;
 mod programs;
 mod sanitize;
@@ -26,6 +27,7 @@ enum Command {
     Sanitize(sanitize::Arguments),
     DriverPath(driver_path::Arguments),
     Doctor(doctor::Arguments),
+    Gemm(gemm::Arguments),
     Grade(grade::Arguments),
     Forms(forms::Forms),
     Evidence(evidence::Arguments),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => {
             exit::run_reporting(arguments.json, || doctor::run(&arguments))
         }
+        Command::Gemm(arguments) => exit::run_reporting(arguments.json(), || gemm::run(&arguments)),
         Command::Grade(arguments) => {
             exit::run_reporting(arguments.json(), || grade::run(&arguments))
         }

@@ -1,0 +1,405 @@
+//! `kernelgate gemm check`: run kernels over cases and judge each.
+
+use anyhow::Result;
+use clap::Args;
+use kernelgate::device::Device;
+use kernelgate::exit::{Exit, UsageError};
+use kernelgate::gemm::case::Case;
+use kernelgate::gemm::check::{Limits, Outcome, run_case};
+use kernelgate::gemm::faults::Plant;
+use kernelgate::gemm::inputs::Input;
+use kernelgate::gemm::problem::{Form, Problem, fp8_recipes, parse_recipe};
+use kernelgate::gemm::shapes::{self, LADDER_CAP, Sweep};
+use kernelgate::gemm::shrink::shrink;
+use kernelgate::gemm::subject::Subject;
+use kernelgate::lowp::{OutputType, Recipe};
+use serde::Serialize;
+
+use super::progress::Progress;
+use super::subjects::{Found, find};
+
+/// Run kernels over many shapes and inputs and judge every result
+///
+/// Without --cases, --models or --only: the edge ladder, capped so that it runs on
+/// the CPU driver too (m*n*k at most 2^23).
+#[derive(Args)]
+pub struct Arguments {
+    /// simt, mma, fault:NAME, several with commas, or all
+    #[arg(long, default_value = "all")]
+    subject: String,
+    /// This many random cases instead of the ladder
+    #[arg(long, value_name = "N")]
+    cases: Option<usize>,
+    /// The shapes of models in use instead of the ladder
+    #[arg(long)]
+    models: bool,
+    /// One case: "m,n,k"
+    #[arg(long, value_name = "M,N,K")]
+    only: Option<String>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Largest m of random cases
+    #[arg(long, default_value_t = 8192)]
+    max_m: usize,
+    /// Most multiply-adds of a random case
+    #[arg(long, value_name = "N")]
+    cap: Option<u128>,
+    /// Multiply-adds up to which every element is checked in f64
+    #[arg(long, value_name = "N")]
+    full: Option<u128>,
+    /// Host memory for operands and reference, in GiB
+    #[arg(long, default_value_t = 16)]
+    memory: u32,
+    /// Every n-th case from the k-th: a part of a job array
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Leave a failing case at its own size
+    #[arg(long)]
+    no_shrink: bool,
+    /// A line for every case, not only for failures
+    #[arg(long, short)]
+    verbose: bool,
+    #[command(flatten)]
+    single: Single,
+}
+
+/// What `--only` runs; a failing case prints these.
+#[derive(Args)]
+struct Single {
+    /// With --only: normal, positive, integers, outlier, heavy-tailed, equal,
+    /// half-zero, denormal-scales
+    #[arg(long, requires = "only")]
+    input: Option<Input>,
+    /// With --only: f32, f16 or bf16
+    #[arg(long, requires = "only", value_parser = parse_output)]
+    output: Option<OutputType>,
+    /// With --only: A's recipe, such as e4m3,1x128,f32
+    #[arg(long, requires = "only", value_parser = parse_recipe)]
+    a: Option<Recipe>,
+    /// With --only: B's recipe, such as e2m1,1x32,f32
+    #[arg(long, requires = "only", value_parser = parse_recipe)]
+    b: Option<Recipe>,
+    /// With --only: C += instead of C =
+    #[arg(long, requires = "only")]
+    accumulate: bool,
+    /// With --only: unused columns between the rows of C
+    #[arg(long, requires = "only", default_value_t = 0)]
+    pad: usize,
+    /// With --only: rows of each group
+    #[arg(long, requires = "only", value_delimiter = ',')]
+    contiguous: Option<Vec<usize>>,
+    /// With --only: counts of each masked group
+    #[arg(long, requires = "only", requires = "max_rows", value_delimiter = ',')]
+    masked: Option<Vec<usize>>,
+    /// With --masked: rows that each group owns
+    #[arg(long, requires = "masked")]
+    max_rows: Option<usize>,
+    /// With --only: depth of each group
+    #[arg(long, requires = "only", value_delimiter = ',')]
+    k_grouped: Option<Vec<usize>>,
+}
+
+fn parse_output(text: &str) -> Result<OutputType, String> {
+    OutputType::ALL
+        .into_iter()
+        .find(|output| output.name() == text)
+        .ok_or_else(|| format!("`{text}`: expected f32, f16 or bf16"))
+}
+
+fn usage(message: String) -> anyhow::Error {
+    UsageError(message).into()
+}
+
+impl Arguments {
+    fn only(&self, shape: &str) -> Result<Case> {
+        let sizes: Result<Vec<usize>, _> = shape.split(',').map(|s| s.trim().parse()).collect();
+        let Ok([m, n, k]) = sizes.as_deref() else {
+            return Err(usage(format!(
+                "--only {shape}: expected three sizes, as in 1,128,640"
+            )));
+        };
+        let s = &self.single;
+        let (a, b) = fp8_recipes();
+        let mut problem = Problem::dense(*m, *n, *k, s.output.unwrap_or(OutputType::F32))
+            .with_recipes((s.a.unwrap_or(a), s.b.unwrap_or(b)))
+            .padded(s.pad);
+        problem.accumulate = s.accumulate;
+        let form = match (&s.contiguous, &s.masked, s.max_rows, &s.k_grouped) {
+            (Some(rows), None, _, None) => Form::Contiguous { rows: rows.clone() },
+            (None, Some(rows), Some(max_rows), None) => Form::Masked {
+                max_rows,
+                rows: rows.clone(),
+            },
+            (None, None, _, Some(depths)) => Form::KGrouped {
+                depths: depths.clone(),
+            },
+            (None, None, _, None) => Form::Dense,
+            _ => return Err(usage("one of --contiguous, --masked, --k-grouped".into())),
+        };
+        let problem = problem.with_form(form);
+        problem
+            .check()
+            .map_err(|error| usage(format!("{error:#}")))?;
+        let input = s.input.unwrap_or(Input::Normal);
+        Ok(Case::new("only", problem, input, self.seed))
+    }
+
+    fn cases(&self) -> Result<Vec<Case>> {
+        let cases = match (&self.only, self.cases, self.models) {
+            (Some(shape), None, false) => vec![self.only(shape)?],
+            (None, Some(cases), false) => shapes::sweep(&Sweep {
+                seed: self.seed,
+                cases,
+                max_m: self.max_m.max(1),
+                cap: self.cap.unwrap_or(1 << 42).max(256 * 256),
+            }),
+            (None, None, true) => shapes::models(self.seed),
+            (None, None, false) => shapes::ladder(self.seed, self.cap.unwrap_or(LADDER_CAP)),
+            _ => {
+                return Err(usage(
+                    "--only, --cases and --models exclude each other".into(),
+                ));
+            }
+        };
+        match &self.shard {
+            None => Ok(cases),
+            Some(shard) => {
+                let parts = shard.split_once('/').and_then(|(part, of)| {
+                    let (part, of) = (part.parse().ok()?, of.parse().ok()?);
+                    (1..=of).contains(&part).then_some((part, of))
+                });
+                let Some((part, of)) = parts else {
+                    return Err(usage(format!(
+                        "--shard {shard}: expected K/N with K of 1 to N"
+                    )));
+                };
+                let mine = |&(i, _): &(usize, Case)| shapes::in_shard(i, part, of);
+                Ok(cases
+                    .into_iter()
+                    .enumerate()
+                    .filter(mine)
+                    .map(|(_, case)| case)
+                    .collect())
+            }
+        }
+    }
+}
+
+/// One line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    subject: &'a str,
+    case: String,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    replay: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    smallest: Option<String>,
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    lost: bool,
+    skips: std::collections::BTreeMap<String, usize>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit> {
+    let cases = arguments.cases()?;
+    let device = Device::open()?;
+    if arguments.json {
+        eprintln!("{}", device.banner());
+    } else {
+        println!("{}", device.banner());
+    }
+    let plant = Plant::load(&device)?;
+    let mut limits = Limits::default();
+    limits.full = arguments.full.unwrap_or(limits.full);
+    limits.memory = u128::from(arguments.memory) << 30;
+    let subjects = find(&device, &plant, &arguments.subject)?;
+    let mut progress = Progress::new(cases.len() * subjects.len());
+    let mut tally = Tally::default();
+    for found in &subjects {
+        let subject = match found {
+            Found::Subject(subject) => subject.as_ref(),
+            Found::Skipped { name, reason } => {
+                tally.skipped += cases.len();
+                *tally.skips.entry(format!("{name}: {reason}")).or_default() += cases.len();
+                continue;
+            }
+        };
+        for case in &cases {
+            progress.step(&format!("{} {case}", subject.name()));
+            one(
+                arguments, &device, subject, case, &limits, &progress, &mut tally,
+            )?;
+            if tally.lost {
+                break;
+            }
+        }
+        if tally.lost {
+            break;
+        }
+    }
+    drop(progress);
+    Ok(summary(arguments, &tally))
+}
+
+fn one(
+    arguments: &Arguments,
+    device: &Device,
+    subject: &dyn Subject,
+    case: &Case,
+    limits: &Limits,
+    progress: &Progress,
+    tally: &mut Tally,
+) -> Result<()> {
+    let outcome = run_case(device, subject, case, limits)?;
+    match &outcome {
+        Outcome::Passed(_) => tally.passed += 1,
+        Outcome::Failed(_) => tally.failed += 1,
+        Outcome::Broke { lost, .. } => {
+            tally.failed += 1;
+            tally.lost |= lost;
+        }
+        Outcome::Skipped { reason } => {
+            tally.skipped += 1;
+            *tally
+                .skips
+                .entry(format!("{}: {reason}", subject.name()))
+                .or_default() += 1;
+        }
+    }
+    let smallest = match &outcome {
+        Outcome::Failed(_) if !arguments.no_shrink => Some(shrink(case, 60, |smaller| {
+            run_case(device, subject, smaller, limits)
+                .is_ok_and(|o| matches!(o, Outcome::Failed(_)))
+        }))
+        .filter(|smallest| smallest.problem != case.problem),
+        _ => None,
+    };
+    if arguments.json {
+        let line = Line {
+            subject: subject.name(),
+            case: case.to_string(),
+            outcome: &outcome,
+            replay: case.replay(&arguments.subject_of(subject)),
+            smallest: smallest.map(|case| case.replay(&arguments.subject_of(subject))),
+        };
+        progress.line(&serde_json::to_string(&line)?);
+    } else if outcome.failed() || arguments.verbose || arguments.only.is_some() {
+        progress.line(&describe(
+            arguments,
+            subject,
+            case,
+            &outcome,
+            smallest.as_ref(),
+        ));
+    }
+    Ok(())
+}
+
+impl Arguments {
+    /// A fault is a subject under the name it was asked for.
+    fn subject_of(&self, subject: &dyn Subject) -> String {
+        let planted = format!("fault:{}", subject.name());
+        if self.subject.contains(&planted) {
+            planted
+        } else {
+            subject.name().to_owned()
+        }
+    }
+}
+
+fn describe(
+    arguments: &Arguments,
+    subject: &dyn Subject,
+    case: &Case,
+    outcome: &Outcome,
+    smallest: Option<&Case>,
+) -> String {
+    let mut text = format!("{} {} {case}", outcome.word(), subject.name());
+    match outcome {
+        Outcome::Skipped { reason } => text += &format!("\n     {reason}"),
+        Outcome::Broke { message, .. } => text += &format!("\n     {message}"),
+        Outcome::Passed(judgement) | Outcome::Failed(judgement) => {
+            let (tile_rows, tile_cols) = subject.tile(&case.problem);
+            for finding in &judgement.findings {
+                text += &format!("\n     {}: {}", finding.check.name(), finding.message);
+                if let Some(place) = finding.place {
+                    text += &format!(
+                        "\n       first at (row {}, column {}) of group {}, tile ({}, {}), \
+                         {} elements in all",
+                        place.row,
+                        place.col,
+                        place.group,
+                        place.row / tile_rows,
+                        place.col / tile_cols,
+                        finding.bad
+                    );
+                }
+            }
+            text += &format!(
+                "\n     {} elements compared, {}",
+                judgement.compared, judgement.strength
+            );
+            if let Some((calc, limit)) = judgement.global {
+                text += &format!("\n     calc_diff {calc:.3e}, limit {limit:.3e}");
+            }
+            if let Some(worst) = &judgement.worst {
+                text += &format!(
+                    "\n     worst element (row {}, column {}) of group {}: {:.3} of its bound\n       {}",
+                    worst.place.row,
+                    worst.place.col,
+                    worst.place.group,
+                    worst.ratio,
+                    worst.arithmetic
+                );
+            }
+        }
+    }
+    if outcome.failed() {
+        text += &format!(
+            "\n     replay: {}",
+            case.replay(&arguments.subject_of(subject))
+        );
+    }
+    if let Some(smallest) = smallest {
+        text += &format!(
+            "\n     smallest: {}",
+            smallest.replay(&arguments.subject_of(subject))
+        );
+    }
+    text
+}
+
+fn summary(arguments: &Arguments, tally: &Tally) -> Exit {
+    let exit = if tally.failed > 0 {
+        Exit::Failed
+    } else if tally.passed > 0 {
+        Exit::Held
+    } else {
+        Exit::CouldNotRun
+    };
+    let mut text = format!(
+        "{} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    for (reason, count) in &tally.skips {
+        text += &format!("\n  skipped {count}: {reason}");
+    }
+    if tally.lost {
+        text += "\n  the context was lost to a fault; the cases after it did not run";
+    }
+    if arguments.json {
+        eprintln!("{text}");
+    } else {
+        println!("{text}");
+    }
+    exit
+}

@@ -1,0 +1,154 @@
+//! `kernelgate gemm faults`: the scoreboard of planted faults.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use kernelgate::device::Device;
+use kernelgate::exit::{Exit, UsageError};
+use kernelgate::gemm::check::Limits;
+use kernelgate::gemm::faults::{CATALOGUE, Fault, Plant};
+use kernelgate::gemm::report;
+use kernelgate::gemm::scoreboard::{FalseAlarms, Scoreboard, false_alarms, named_cases, trials};
+use kernelgate::gemm::shapes::{self, LADDER_CAP, Sweep};
+use kernelgate::gemm::subject::Subject;
+
+use super::progress::Progress;
+use super::subjects::{Found, find};
+
+/// Plant wrong kernels and print which gate rejects which
+///
+/// Exit 0 only if our gate catches every fault and accepts every correct kernel.
+#[derive(Args)]
+pub struct Arguments {
+    /// Only this fault (repeat for more)
+    #[arg(long, value_name = "NAME")]
+    fault: Vec<String>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Add cases with k = 16,384, for a GPU
+    #[arg(long)]
+    deep: bool,
+    /// Correct kernels for the false-alarm row
+    #[arg(long, default_value = "all")]
+    subject: String,
+    /// Random cases for the false-alarm row, besides the ladder
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cases: usize,
+    /// Most multiply-adds of those random cases
+    #[arg(long, value_name = "N", default_value_t = LADDER_CAP)]
+    cap: u128,
+    /// Leave out the false-alarm row
+    #[arg(long)]
+    no_alarms: bool,
+    /// The scoreboard as one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// The scoreboard as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write it to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn faults(&self) -> Result<Vec<&'static Fault>> {
+        if self.fault.is_empty() {
+            return Ok(CATALOGUE.iter().collect());
+        }
+        self.fault
+            .iter()
+            .map(|name| {
+                CATALOGUE
+                    .iter()
+                    .find(|fault| fault.name == name)
+                    .ok_or_else(|| {
+                        let known: Vec<&str> = CATALOGUE.iter().map(|fault| fault.name).collect();
+                        UsageError(format!(
+                            "no fault `{name}`; there are: {}",
+                            known.join(", ")
+                        ))
+                        .into()
+                    })
+            })
+            .collect()
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit> {
+    let faults = arguments.faults()?;
+    let device = Device::open()?;
+    eprintln!("{}", device.banner());
+    let cases = named_cases(arguments.seed, arguments.deep);
+    let pairs = cases
+        .iter()
+        .map(|named| {
+            faults
+                .iter()
+                .filter(|f| f.applies(&named.case.problem))
+                .count()
+        })
+        .sum();
+    let mut progress = Progress::new(pairs);
+    let trials = trials(&device, &faults, &cases, |doing| progress.step(doing))
+        .context("while running planted faults")?;
+    drop(progress);
+    let board = Scoreboard {
+        trials,
+        alarms: if arguments.no_alarms {
+            FalseAlarms::default()
+        } else {
+            alarms(arguments, &device)?
+        },
+    };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&board)? + "\n"
+    } else if arguments.markdown {
+        report::markdown(&board)
+    } else {
+        report::text(&board)
+    };
+    match &arguments.out {
+        Some(path) => std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}", path.display()))?,
+        None => print!("{text}"),
+    }
+    Ok(
+        if arguments.no_alarms && board.missed().is_empty() && !board.trials.is_empty() {
+            Exit::Held
+        } else if board.holds() {
+            Exit::Held
+        } else {
+            Exit::Failed
+        },
+    )
+}
+
+fn alarms(arguments: &Arguments, device: &Device) -> Result<FalseAlarms> {
+    let plant = Plant::load(device)?;
+    let found = find(device, &plant, &arguments.subject)?;
+    let mut subjects: Vec<&dyn Subject> = Vec::new();
+    for found in &found {
+        match found {
+            Found::Subject(subject) => subjects.push(subject.as_ref()),
+            Found::Skipped { name, reason } => eprintln!("skipped {name}: {reason}"),
+        }
+    }
+    let mut cases = shapes::ladder(arguments.seed, LADDER_CAP);
+    cases.extend(shapes::sweep(&Sweep {
+        seed: arguments.seed,
+        cases: arguments.cases,
+        max_m: 4096,
+        cap: arguments.cap.max(256 * 256),
+    }));
+    let limits = Limits {
+        full: arguments.cap.max(LADDER_CAP),
+        ..Limits::default()
+    };
+    let mut progress = Progress::new(cases.len() * subjects.len());
+    false_alarms(device, &subjects, &cases, &limits, |doing| {
+        progress.step(doing)
+    })
+    .context("while running correct kernels")
+}

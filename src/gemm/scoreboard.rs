@@ -1,0 +1,490 @@
+//! The scoreboard: every planted fault past every gate, ours and other suites'.
+//!
+//! A fault counts as caught by a gate when a named case makes the gate reject the
+//! faulty kernel and accept its correct twin, on the same inputs. Ours see what
+//! [`super::runner`] records; the others see a run over a C of zeros (fresh memory)
+//! — or over the last call's result, where the launch is forgotten.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::case::Case;
+use super::check::Limits;
+use super::faults::{CATALOGUE, Fault, Plant, Planted};
+use super::gate::{self, Check, Judgement, Reference, results};
+use super::inputs::Input;
+use super::operands::Operands;
+use super::problem::{Form, Problem, fp4_recipes, tensor_recipes};
+use super::reference::{self, SegmentReference};
+use super::rivals::{Rival, View};
+use super::runner::Stage;
+use super::subject::Subject;
+use crate::device::Device;
+use crate::lowp::{E2M1, OutputType};
+
+/// A column of the scoreboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Our gate as a whole.
+    Ours,
+    /// One of its parts alone.
+    Exact,
+    Elementwise,
+    Global,
+    /// Guards, operands, masked rows and padding, coverage.
+    Memory,
+    Rerun,
+    Rival(Rival),
+}
+
+impl Column {
+    pub fn all() -> Vec<Column> {
+        let own = [
+            Column::Ours,
+            Column::Exact,
+            Column::Elementwise,
+            Column::Global,
+            Column::Memory,
+            Column::Rerun,
+        ];
+        own.into_iter()
+            .chain(Rival::ALL.map(Column::Rival))
+            .collect()
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Ours => "kernelgate",
+            Column::Exact => "exact",
+            Column::Elementwise => "elementwise",
+            Column::Global => "global",
+            Column::Memory => "memory",
+            Column::Rerun => "rerun",
+            Column::Rival(rival) => rival.name(),
+        }
+    }
+}
+
+/// What each column said about one run: true is accepted. In [`Column::all`]'s
+/// order.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Accepted(pub Vec<bool>);
+
+fn accepted(judgement: &Judgement, view: &View<'_>) -> Accepted {
+    let memory = [
+        Check::Guards,
+        Check::Inputs,
+        Check::Untouched,
+        Check::Coverage,
+    ];
+    Accepted(
+        Column::all()
+            .into_iter()
+            .map(|column| match column {
+                Column::Ours => judgement.passed(),
+                Column::Exact => !judgement.failed(Check::Exact),
+                Column::Elementwise => !judgement.failed(Check::Elementwise),
+                Column::Global => !judgement.failed(Check::Global),
+                Column::Memory => !memory.iter().any(|&check| judgement.failed(check)),
+                Column::Rerun => !judgement.failed(Check::Rerun),
+                Column::Rival(rival) => rival.accepts(view),
+            })
+            .collect(),
+    )
+}
+
+/// A case of the scoreboard, by name.
+#[derive(Debug, Clone)]
+pub struct Named {
+    pub case: Case,
+    /// Inputs and shapes as other suites use them: normal, aligned, BF16.
+    pub typical: bool,
+}
+
+/// The named cases. Small enough for the CPU driver; `deep` adds those for a GPU.
+pub fn named_cases(seed: u64, deep: bool) -> Vec<Named> {
+    use OutputType::{Bf16, F32};
+    let mut cases = Vec::new();
+    let mut add = |name: &str, typical: bool, problem: Problem, input: Input| {
+        let seed = seed + cases.len() as u64;
+        cases.push(Named {
+            case: Case::new(name, problem, input, seed),
+            typical,
+        });
+    };
+    let ragged = |output| Problem::dense(70, 200, 328, output);
+    let aligned = |output| Problem::dense(64, 256, 512, output);
+    let contiguous = |problem: Problem| {
+        problem.with_form(Form::Contiguous {
+            rows: vec![17, 0, 32, 9],
+        })
+    };
+    let masked = |problem: Problem| {
+        problem.with_form(Form::Masked {
+            max_rows: 40,
+            rows: vec![33, 0, 40],
+        })
+    };
+    let k_grouped = |problem: Problem| {
+        problem
+            .with_form(Form::KGrouped {
+                depths: vec![256, 0, 130],
+            })
+            .accumulating()
+    };
+    add("typical dense bf16", true, aligned(Bf16), Input::Normal);
+    add(
+        "typical dense fp4 bf16",
+        true,
+        aligned(Bf16).with_recipes(fp4_recipes()),
+        Input::Normal,
+    );
+    add(
+        "typical contiguous bf16",
+        true,
+        Problem::dense(0, 256, 256, Bf16).with_form(Form::Contiguous {
+            rows: vec![32, 32, 64],
+        }),
+        Input::Normal,
+    );
+    add(
+        "typical masked bf16",
+        true,
+        Problem::dense(0, 256, 256, Bf16).with_form(Form::Masked {
+            max_rows: 64,
+            rows: vec![20, 64, 41],
+        }),
+        Input::Normal,
+    );
+    add("integers f32", false, ragged(F32), Input::Integers);
+    add("integers bf16", false, ragged(Bf16), Input::Integers);
+    add(
+        "integers accumulate",
+        false,
+        ragged(F32).accumulating(),
+        Input::Integers,
+    );
+    add(
+        "integers fp4",
+        false,
+        ragged(F32).with_recipes(fp4_recipes()),
+        Input::Integers,
+    );
+    add(
+        "integers contiguous",
+        false,
+        contiguous(Problem::dense(0, 72, 200, F32)),
+        Input::Integers,
+    );
+    add(
+        "integers masked",
+        false,
+        masked(Problem::dense(0, 72, 200, F32)),
+        Input::Integers,
+    );
+    add(
+        "integers k-grouped",
+        false,
+        k_grouped(Problem::dense(40, 72, 0, F32)),
+        Input::Integers,
+    );
+    add(
+        "integers padded m=1",
+        false,
+        Problem::dense(1, 40, 136, F32).padded(8),
+        Input::Integers,
+    );
+    add("normal f32", false, ragged(F32), Input::Normal);
+    add("normal bf16", false, ragged(Bf16), Input::Normal);
+    add("positive f32", false, ragged(F32), Input::Positive);
+    add("outlier f32", false, ragged(F32), Input::Outlier);
+    add("heavy-tailed f32", false, ragged(F32), Input::HeavyTailed);
+    add("equal f32", false, ragged(F32), Input::Equal);
+    add("half-zero f32", false, ragged(F32), Input::HalfZero);
+    add(
+        "denormal scales f32",
+        false,
+        ragged(F32),
+        Input::DenormalScales,
+    );
+    let tensor = |output| Problem::dense(16, 24, 4096, output).with_recipes(tensor_recipes());
+    add("tensor normal bf16", true, tensor(Bf16), Input::Normal);
+    add("tensor normal f32", false, tensor(F32), Input::Normal);
+    add("tensor positive f32", false, tensor(F32), Input::Positive);
+    if deep {
+        let deep = Problem::dense(128, 512, 16384, Bf16);
+        add("deep dense bf16", true, deep.clone(), Input::Normal);
+        add(
+            "deep dense f32",
+            false,
+            Problem {
+                output: F32,
+                ..deep.clone()
+            },
+            Input::Normal,
+        );
+        add(
+            "deep integers f32",
+            false,
+            Problem {
+                output: F32,
+                ..deep
+            },
+            Input::Integers,
+        );
+    }
+    cases
+}
+
+/// One fault on one named case.
+#[derive(Debug, Clone, Serialize)]
+pub struct Trial {
+    pub fault: &'static str,
+    pub case: String,
+    pub typical: bool,
+    pub twin: Accepted,
+    pub faulty: Accepted,
+    /// Our first finding on the faulty kernel.
+    pub finding: Option<String>,
+    pub replay: String,
+}
+
+impl Trial {
+    /// Whether column `column` rejects the fault and accepts the twin.
+    pub fn caught(&self, column: usize) -> bool {
+        self.twin.0[column] && !self.faulty.0[column]
+    }
+}
+
+/// False alarms over correct kernels: cases run, and rejections by column.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct FalseAlarms {
+    pub cases: usize,
+    pub rejected: Vec<usize>,
+    /// What our own gate rejected.
+    pub ours: Vec<String>,
+}
+
+/// Everything the scoreboard prints.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Scoreboard {
+    pub trials: Vec<Trial>,
+    pub alarms: FalseAlarms,
+}
+
+/// References of one case, by what the subject adds up in.
+struct Bench<'d> {
+    named: Named,
+    operands: Operands,
+    stage: Stage<'d>,
+    references: BTreeMap<&'static str, Reference>,
+    unquantised: Option<Vec<f64>>,
+}
+
+impl<'d> Bench<'d> {
+    fn new(device: &'d Device, named: &Named) -> Result<Bench<'d>> {
+        let operands = Operands::generate(&named.case)?;
+        Ok(Bench {
+            stage: Stage::new(device, &named.case, &operands)?,
+            unquantised: reference::unquantised(&named.case.problem, &operands)
+                .map(|groups| groups.concat()),
+            operands,
+            named: named.clone(),
+            references: BTreeMap::new(),
+        })
+    }
+
+    /// Runs a subject and asks every column. `stale` is what the others' C held.
+    fn ask(
+        &mut self,
+        subject: &dyn Subject,
+        stale: Option<&[u8]>,
+    ) -> Result<(Accepted, Judgement, Vec<u8>)> {
+        let case = &self.named.case;
+        let problem = &case.problem;
+        let accumulator = subject.accumulator(problem);
+        let key = if accumulator == super::bound::Accumulator::Fp32 {
+            "fp32"
+        } else {
+            "cut"
+        };
+        if !self.references.contains_key(key) {
+            let full = reference::compute(problem, &self.operands, accumulator);
+            self.references.insert(key, Reference::Full(full));
+        }
+        let run = self.stage.execute(subject)?;
+        let reference = &self.references[key];
+        let judgement = gate::judge(case, &self.operands, reference, &run)?;
+        let zeros = vec![0; run.initial.len()];
+        let before = match stale {
+            Some(stale) => stale,
+            None if problem.accumulate => &run.initial,
+            None => &zeros,
+        };
+        let fresh = self.stage.run_over(subject, before)?;
+        let got = results(case, &fresh).concat();
+        let Reference::Full(groups) = reference else {
+            anyhow::bail!("the scoreboard compares every element");
+        };
+        let shared = shared(problem, groups);
+        let view = View {
+            got: &got,
+            shared: &shared,
+            unquantised: self.unquantised.as_deref().unwrap_or(&shared),
+            output: problem.output,
+            fp4: problem.b.format == E2M1,
+        };
+        Ok((accepted(&judgement, &view), judgement, fresh))
+    }
+}
+
+fn shared(problem: &Problem, groups: &[SegmentReference]) -> Vec<f64> {
+    groups
+        .iter()
+        .flat_map(|group| group.want.iter().map(|&x| problem.output.round_wide(x)))
+        .collect()
+}
+
+/// Runs `faults` over `cases`; `step` is told after each pair.
+pub fn trials(
+    device: &Device,
+    faults: &[&'static Fault],
+    cases: &[Named],
+    mut step: impl FnMut(&str),
+) -> Result<Vec<Trial>> {
+    let plant = Plant::load(device)?;
+    let mut trials = Vec::new();
+    for named in cases {
+        let problem = &named.case.problem;
+        let applicable: Vec<&&Fault> = faults.iter().filter(|f| f.applies(problem)).collect();
+        if applicable.is_empty() {
+            continue;
+        }
+        let mut bench = Bench::new(device, named)?;
+        // Twins are few: run each once a case.
+        let mut twins: BTreeMap<&str, (Accepted, Vec<u8>)> = BTreeMap::new();
+        for fault in applicable {
+            step(&format!("{} on {}", fault.name, named.case.origin));
+            if !twins.contains_key(fault.twin()) {
+                let (accepted, _, c) = bench.ask(&plant.twin(fault), None)?;
+                twins.insert(fault.twin(), (accepted, c));
+            }
+            let (twin, twin_c) = &twins[fault.twin()];
+            let planted: Planted<'_> = plant.fault(fault);
+            let stale = planted.is_forgotten().then_some(twin_c.as_slice());
+            let (faulty, judgement, _) = bench.ask(&planted, stale)?;
+            trials.push(Trial {
+                fault: fault.name,
+                case: named.case.origin.clone(),
+                typical: named.typical,
+                twin: twin.clone(),
+                faulty,
+                finding: judgement
+                    .findings
+                    .first()
+                    .map(|f| format!("{}: {}", f.check.name(), f.message)),
+                replay: named.case.replay(&format!("fault:{}", fault.name)),
+            });
+        }
+    }
+    Ok(trials)
+}
+
+/// Runs a correct subject over `cases` and counts who rejects it.
+pub fn false_alarms(
+    device: &Device,
+    subjects: &[&dyn Subject],
+    cases: &[Case],
+    limits: &Limits,
+    mut step: impl FnMut(&str),
+) -> Result<FalseAlarms> {
+    let mut alarms = FalseAlarms {
+        rejected: vec![0; Column::all().len()],
+        ..FalseAlarms::default()
+    };
+    for case in cases {
+        if case.problem.work() > limits.full {
+            continue;
+        }
+        let named = Named {
+            case: case.clone(),
+            typical: false,
+        };
+        let mut bench = None;
+        for subject in subjects {
+            step(&format!("{} on {}", subject.name(), case.origin));
+            if subject.refusal(&case.problem).is_some() {
+                continue;
+            }
+            let bench = match &mut bench {
+                Some(bench) => bench,
+                none => none.insert(Bench::new(device, &named)?),
+            };
+            let (accepted, judgement, _) = bench.ask(*subject, None)?;
+            alarms.cases += 1;
+            for (count, accepted) in alarms.rejected.iter_mut().zip(&accepted.0) {
+                *count += usize::from(!accepted);
+            }
+            if let Some(finding) = judgement.findings.first() {
+                alarms.ours.push(format!(
+                    "{} {}: {}; {}",
+                    subject.name(),
+                    finding.check.name(),
+                    finding.message,
+                    case.replay(subject.name())
+                ));
+            }
+        }
+    }
+    Ok(alarms)
+}
+
+impl Scoreboard {
+    /// Trials of one fault.
+    pub fn of<'a>(&'a self, fault: &'a str) -> impl Iterator<Item = &'a Trial> + 'a {
+        self.trials.iter().filter(move |trial| trial.fault == fault)
+    }
+
+    /// (caught on typical inputs, typical cases, caught, cases) of a fault.
+    pub fn rate(&self, fault: &str, column: usize) -> (usize, usize, usize, usize) {
+        let mut rate = (0, 0, 0, 0);
+        for trial in self.of(fault) {
+            let caught = usize::from(trial.caught(column));
+            rate.2 += caught;
+            rate.3 += 1;
+            if trial.typical {
+                rate.0 += caught;
+                rate.1 += 1;
+            }
+        }
+        rate
+    }
+
+    /// Faults that were run.
+    pub fn faults(&self) -> Vec<&'static str> {
+        let ran = |fault: &&Fault| self.trials.iter().any(|trial| trial.fault == fault.name);
+        CATALOGUE
+            .iter()
+            .filter(ran)
+            .map(|fault| fault.name)
+            .collect()
+    }
+
+    /// Faults that our gate misses on every case.
+    pub fn missed(&self) -> Vec<&'static str> {
+        self.faults()
+            .into_iter()
+            .filter(|fault| self.rate(fault, 0).2 == 0)
+            .collect()
+    }
+
+    /// Our gate caught everything and rejected nothing that is right.
+    pub fn holds(&self) -> bool {
+        !self.trials.is_empty()
+            && self.missed().is_empty()
+            && self.alarms.cases > 0
+            && self.alarms.rejected.first() == Some(&0)
+    }
+}
