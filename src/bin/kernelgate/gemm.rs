@@ -18,7 +18,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Check(check::Arguments),
+    Check(Box<check::Arguments>),
     Faults(faults::Arguments),
 }
 
