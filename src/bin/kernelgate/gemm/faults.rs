@@ -114,15 +114,12 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
             .with_context(|| format!("cannot write {}", path.display()))?,
         None => print!("{text}"),
     }
-    Ok(
-        if arguments.no_alarms && board.missed().is_empty() && !board.trials.is_empty() {
-            Exit::Held
-        } else if board.holds() {
-            Exit::Held
-        } else {
-            Exit::Failed
-        },
-    )
+    let held = if arguments.no_alarms {
+        !board.trials.is_empty() && board.missed().is_empty()
+    } else {
+        board.holds()
+    };
+    Ok(if held { Exit::Held } else { Exit::Failed })
 }
 
 fn alarms(arguments: &Arguments, device: &Device) -> Result<FalseAlarms> {
