@@ -305,6 +305,15 @@ mod tests {
     }
 
     #[test]
+    fn no_gate_admits_two_equal_things_that_are_not_numbers() {
+        for gate in GATES {
+            for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                assert!(!gate.admits(bad, bad), "{gate:?} {bad}");
+            }
+        }
+    }
+
+    #[test]
     fn bits_tell_the_two_zeros_apart_and_numbers_do_not() {
         assert!(Gate::Exact.admits(-0.0, 0.0));
         assert!(!Gate::Bitwise.admits(-0.0, 0.0));
