@@ -210,6 +210,17 @@ fn every_way_around_the_exercise_fails_and_is_told_why() {
             "add one of your own beside it",
         ),
         (
+            "a supplied test hardened in place and nothing beside it",
+            changed(|e| {
+                without_own_tests(e);
+                let loose = test(e, "loose_oracle");
+                loose.run = scaled_oracle;
+                loose.sizes = vec![611, 16_483];
+            }),
+            vec!["supplied", "hardened"],
+            "611 and at 16,483",
+        ),
+        (
             "hardened at one of the two sizes",
             changed(|e| {
                 without_own_tests(e);

@@ -275,6 +275,25 @@ mod tests {
         assert_eq!(broken, lesson().ids().into_iter().collect());
     }
 
+    /// Reads ten elements: swap-ends rejects it by 391.5.
+    struct FirstTen;
+    impl Sum for FirstTen {
+        fn sum(&mut self, input: &[f32]) -> Result<f32, LaunchError> {
+            Ok(input.iter().take(10).sum())
+        }
+    }
+
+    #[test]
+    fn a_swap_difference_other_than_88_breaks_the_claim() {
+        let ten = observe(&mut FirstTen).unwrap();
+        let swap = verdict(&ten.hardened, "swap_ends", 16_483);
+        let mismatch = swap.mismatch().unwrap();
+        assert_eq!(mismatch.got - mismatch.want, 391.5);
+        let claims = state(&ten, &observed(&specimens::RIGHT));
+        let mut broken = claims.broken();
+        assert!(broken.any(|claim| claim.id == "swap-ends-rejects-by-88"));
+    }
+
     #[test]
     fn the_figures_of_the_lesson_stand_in_the_claims_to_the_digit() {
         let claims = lesson();
