@@ -86,6 +86,13 @@ pub const HELP: &str = "Exit codes:
   2  wrong usage, or a tool that is not there yet
   3  could not run or could not tell: no device, PTX rejected, out of memory, all skipped";
 
+/// Lets a closed pipe (`… | head`) end the program quietly, as it ends any Unix
+/// tool. Rust ignores SIGPIPE at start, and then the next line printed panics.
+pub fn end_quietly_on_a_closed_pipe() {
+    // SAFETY: SIG_DFL is a valid disposition, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// The body of every `main`: run, print an error with its causes, return the code.
 pub fn run(body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
     run_reporting(false, body)
@@ -95,6 +102,7 @@ pub fn run(body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
 /// stdout, `{"error": …, "exit": …}`, so that a machine never reads nothing. The
 /// text goes to stderr either way.
 pub fn run_reporting(json: bool, body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
+    end_quietly_on_a_closed_pipe();
     match body() {
         Ok(exit) => exit.into(),
         Err(error) => {

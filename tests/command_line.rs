@@ -40,6 +40,21 @@ fn every_lesson_has_help_with_the_exit_codes() {
 }
 
 #[test]
+fn a_closed_pipe_is_no_panic() {
+    for (name, program) in LESSONS {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(program)
+            .arg("--json")
+            .env("KERNELGATE_DRIVER", NO_DRIVER)
+            .stdout(writer)
+            .output()
+            .expect("the binary starts");
+        assert!(!text(&output.stderr).contains("panicked"), "{name}");
+    }
+}
+
+#[test]
 fn wrong_usage_exits_two() {
     for (name, program) in LESSONS {
         let flag = run(program, NO_DRIVER, &["--no-such-flag"]);

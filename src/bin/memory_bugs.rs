@@ -12,11 +12,10 @@
 //! 3. the line marked BUG 3 below gives a buffer away that nothing frees.
 //!
 //! `RUN_BUGGY_PASS` takes the broken variants and the leak out. Both builds exist
-//! side by side:
+//! side by side, `memory_bugs` and `memory_bugs_clean`, after
 //!
 //! ```text
-//! cargo build --release --bin memory_bugs
-//! cargo build --release --features clean --bin memory_bugs_clean
+//! cargo build --release --features clean
 //! ```
 
 use std::process::ExitCode;
@@ -33,7 +32,24 @@ use serde::Serialize;
 
 /// False in the clean build. The exercise is to make the sanitizer silent without
 /// touching this.
-pub const RUN_BUGGY_PASS: bool = cfg!(not(feature = "clean"));
+///
+/// The feature `clean` adds a second binary; `memory_bugs` stays as it is under it,
+/// so that one `cargo build --features clean` leaves both builds side by side.
+pub const RUN_BUGGY_PASS: bool = !(cfg!(feature = "clean") && built_as_clean());
+
+/// Whether Cargo builds this source under the name `memory_bugs_clean`. Byte by
+/// byte, because a constant cannot compare strings yet.
+const fn built_as_clean() -> bool {
+    let Some(name) = option_env!("CARGO_BIN_NAME") else {
+        return false;
+    };
+    let (name, clean) = (name.as_bytes(), b"memory_bugs_clean");
+    let mut at = 0;
+    while at < name.len() && at < clean.len() && name[at] == clean[at] {
+        at += 1;
+    }
+    at == name.len() && at == clean.len()
+}
 
 /// Not a multiple of 256: the last block has 7 elements.
 const ELEMENTS: usize = 6_151;

@@ -219,14 +219,7 @@ pub const STEPS: &[Step] = &[
     sanitized(
         "memory_bugs-exercise",
         "memory_bugs",
-        &[
-            "--tool",
-            "memcheck",
-            "--leak-check",
-            "full",
-            "--error-exitcode",
-            "1",
-        ],
+        &["--leak-check", "full", "--error-exitcode", "1"],
         1,
         Expected {
             errors: 5,

@@ -40,7 +40,7 @@ fn binary(bin_dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
     ensure!(
         file.is_file(),
         "{} is not there; --bin-dir must hold every binary, memory_bugs_clean included \
-         (`cargo build --release --features clean --bin memory_bugs_clean`)",
+         (`cargo build --release --features clean`)",
         file.display()
     );
     // A bare name would be looked for in PATH.

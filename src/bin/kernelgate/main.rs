@@ -34,6 +34,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    exit::end_quietly_on_a_closed_pipe();
     match CommandLine::parse_from(sanitize::joined_xml(std::env::args_os())).command {
         Command::Sanitize(arguments) => sanitize::main(&arguments),
         Command::Forms(arguments) => exit::run(|| forms::run(&arguments)),
