@@ -91,7 +91,10 @@ fn release(address: u64, kinds: &[AllocationKind]) -> Outcome {
         // Lets memory name what is wrong (double free, never allocated).
         return driver.memory.free(address).map(drop).map_err(refused_free);
     };
-    if found.base != address || !kinds.contains(&found.kind) {
+    if found.base != address {
+        return driver.memory.free(address).map(drop).map_err(refused_free);
+    }
+    if !kinds.contains(&found.kind) {
         return Err(Code::INVALID_VALUE);
     }
     super::capture::refuse_while_capturing(context.state.handle)?;

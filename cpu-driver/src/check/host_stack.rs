@@ -46,7 +46,7 @@ impl Captured {
     }
 
     /// Looks up names; leaves out the driver's own frames and those below
-    /// `main`, as compute-sanitizer does.
+    /// `main` or a thread's body, as compute-sanitizer does.
     #[must_use]
     pub fn resolve(&self) -> HostStack {
         let own = Module::of(own_address()).map(|module| module.base);
@@ -78,6 +78,10 @@ impl Captured {
                 offset,
                 module: module.clone(),
             }));
+            if let Some(last) = frames[start..].iter().position(is_start_up) {
+                frames.truncate(start + last);
+                break;
+            }
             if let Some(main) = frames[start..].iter().position(is_main) {
                 frames.truncate(start + main + 1);
                 break;
@@ -119,6 +123,14 @@ fn is_main(frame: &HostFrame) -> bool {
     frame.function.as_deref().is_some_and(|name| {
         name == "main" || (name.ends_with("::main") && name.matches("::").count() == 1)
     })
+}
+
+/// Where the standard library calls `main` or the body of a thread.
+fn is_start_up(frame: &HostFrame) -> bool {
+    frame
+        .function
+        .as_deref()
+        .is_some_and(|name| name.contains("::__rust_begin_short_backtrace"))
 }
 
 fn own_address() -> usize {
@@ -170,14 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_names_its_module_and_hides_the_driver() {
-        let stack = outer().resolve();
-        assert!(!stack.frames.is_empty());
-        for frame in &stack.frames {
-            assert!(frame.offset > 0, "{frame:?}");
-            assert!(!frame.module.is_empty());
-        }
-        let first = stack.frames[0].function.as_deref().unwrap_or("");
-        assert!(!first.starts_with("cuda::"), "{first}");
+    fn the_driver_and_start_up_code_are_left_out() {
+        let frames = outer().resolve().frames;
+        assert!(!frames.iter().any(is_start_up), "{frames:?}");
+        let driver = |frame: &HostFrame| is_driver(&(frame.function.clone(), None));
+        assert!(!frames.iter().any(driver), "{frames:?}");
+        assert_eq!(Captured::default().resolve(), HostStack::default());
     }
 }

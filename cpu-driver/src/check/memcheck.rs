@@ -74,13 +74,13 @@ impl Observer for Memcheck<'_> {
         self.reaction()
     }
 
-    fn heap_error(&mut self, error: &HeapError) -> Reaction {
+    fn heap_error(&mut self, error: &HeapError) -> Option<Reaction> {
         self.session.report(None, || {
             let launched = self.session.resolve(&self.launch.launched);
             let mut heap = Heap::new(error, launched);
             self.session.strip(&mut heap.place);
             Finding::Heap(heap)
         });
-        self.reaction()
+        Some(self.reaction())
     }
 }

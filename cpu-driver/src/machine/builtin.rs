@@ -1,9 +1,10 @@
 //! Functions that device code finds without defining them.
 
 use super::access::{Space, place};
-use super::context::Context;
+use super::context::{Context, Stop};
 use super::launch::Fault;
-use super::memory::{AllocationKind, Request};
+use super::memory::{Allocation, AllocationKind, Request};
+use super::observe::{HeapError, HeapErrorKind, Reaction};
 use super::printf;
 use crate::program::code::{CallSite, LocalSlot, Step};
 
@@ -44,10 +45,11 @@ pub fn call(cx: &mut Context<'_>, function: Builtin, site: &CallSite) -> Step {
                 print(cx, lane, format, arguments)
             }
             Builtin::Malloc => malloc(cx, argument(cx, 0)),
-            Builtin::Free => {
-                free(cx, argument(cx, 0));
-                0
-            }
+            Builtin::Free => match free(cx, lane, argument(cx, 0)) {
+                None => 0,
+                Some(Reaction::EndLaunch) => return cx.fault(Fault::Memory),
+                Some(Reaction::KillWarp) => return cx.stop(Stop::WarpKilled),
+            },
             Builtin::AssertFail => return assert_fail(cx, lane, site),
         };
         if let Some(slot) = site.results.first() {
@@ -162,15 +164,35 @@ fn malloc(cx: &Context<'_>, bytes: u64) -> u64 {
         .map_or(0, |allocation| allocation.base)
 }
 
-/// Only what `malloc` in a kernel gave can be freed in a kernel; the hardware
-/// does not report anything else.
-fn free(cx: &Context<'_>, address: u64) {
-    let ours = cx.grid.memory.find(address).is_some_and(|allocation| {
-        allocation.base == address && allocation.kind == AllocationKind::DeviceHeap
-    });
-    if ours {
-        let _ = cx.grid.memory.free(address);
+/// Only what `malloc` in a kernel gave can be freed in a kernel. The hardware
+/// does not report anything else; an observer may.
+fn free(cx: &mut Context<'_>, lane: u32, address: u64) -> Option<Reaction> {
+    if address == 0 {
+        return None;
     }
+    let memory = cx.grid.memory;
+    let on_heap = |allocation: &Allocation| {
+        allocation.base == address && allocation.kind == AllocationKind::DeviceHeap
+    };
+    if memory.find(address).is_some_and(|found| on_heap(&found)) && memory.free(address).is_ok() {
+        return None;
+    }
+    let freed = memory
+        .find_freed(address)
+        .is_some_and(|found| on_heap(&found));
+    let error = HeapError {
+        kind: if freed {
+            HeapErrorKind::DoubleFree
+        } else {
+            HeapErrorKind::InvalidFree
+        },
+        address,
+        thread: cx.thread_coordinates(lane),
+        block: cx.shared.coordinates,
+        kernel: cx.grid.kernel.to_owned(),
+        site: (cx.grid.sites)(cx.pc),
+    };
+    cx.listener.heap_error(&error)
 }
 
 /// `__assertfail(message, file, line, function, char_size)`

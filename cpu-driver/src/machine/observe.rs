@@ -116,8 +116,9 @@ pub trait Observer {
     const EVENTS: bool;
 
     fn violation(&mut self, violation: &Violation) -> Reaction;
-    fn heap_error(&mut self, _error: &HeapError) -> Reaction {
-        Reaction::EndLaunch
+    /// A wrong `free` in a kernel. `None`: nothing happens, as on hardware.
+    fn heap_error(&mut self, _error: &HeapError) -> Option<Reaction> {
+        None
     }
     fn access(&mut self, _access: &WarpAccess<'_>) {}
     /// All threads of `block` that take part have arrived at barrier `id`.

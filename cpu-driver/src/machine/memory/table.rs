@@ -286,6 +286,13 @@ impl Table {
         (address < entry.allocation.range().end).then_some(entry)
     }
 
+    /// As [`Table::containing`], for an access without checks: the rest of a
+    /// page that host memory was mapped with counts.
+    pub(super) fn containing_unchecked(&self, address: u64) -> Option<&Entry> {
+        let (_, entry) = self.live.range(..=address).next_back()?;
+        (address < entry.legal_end).then_some(entry)
+    }
+
     pub(super) fn freed_containing(&self, address: u64) -> Option<&Allocation> {
         let (_, entry) = self.freed.range(..=address).next_back()?;
         (address < entry.allocation.range().end).then_some(&entry.allocation)

@@ -257,6 +257,14 @@ fn transfers_stay_inside_one_allocation() {
     memory.copy(b.base + 1, b.base, 99).unwrap();
     memory.read(b.base, &mut back).unwrap();
     assert_eq!(back[..5], [1, 1, 2, 3, 4], "overlap copies like memmove");
+    for nothing in [
+        memory.write(a.base + 100, &[]),
+        memory.read(0, &mut []),
+        memory.copy(0, u64::MAX, 0),
+        memory.fill(a.base + 100, &[0; 4], 0),
+    ] {
+        assert_eq!(nothing, Ok(()));
+    }
     for refused in [
         memory.write(a.base + 97, &[0; 4]),
         memory.write(a.base - 1, &[0]),

@@ -94,10 +94,13 @@ impl Memory {
     }
 
     fn whole(&self, table: &Table, at: DevicePtr, bytes: u64) -> Result<*mut u8, MemoryError> {
-        let inside = table.containing(at).filter(|entry| {
-            let range = entry.allocation.range();
-            bytes <= range.end - at
-        });
+        if bytes == 0 {
+            // Moving nothing is legal anywhere, one past the end included.
+            return Ok(ptr::NonNull::dangling().as_ptr());
+        }
+        let inside = table
+            .containing(at)
+            .filter(|entry| bytes <= entry.allocation.range().end - at);
         let Some(entry) = inside else {
             return Err(MemoryError::OutOfBounds {
                 address: at,

@@ -117,8 +117,9 @@ impl<'m> View<'m> {
     pub fn classify(&self, address: u64, bytes: u32, access: AccessKind) -> ViolationKind {
         let last = address.saturating_add(u64::from(bytes.max(1)) - 1);
         let table = self.memory.read_table();
-        let live = table.containing(address);
-        if let Some(entry) = live {
+        // The rest of a managed or pinned page is out of bounds of its
+        // allocation, not a stranger's memory.
+        if let Some(entry) = table.containing_unchecked(address) {
             let inside = last < entry.legal_end;
             let stores = access != AccessKind::Read;
             return if inside && stores && entry.allocation.read_only {
@@ -206,9 +207,14 @@ impl<'m> View<'m> {
             }
         }
         let table = self.memory.read_table();
-        let entry = table.containing(lo)?;
+        let (entry, end) = if STRICT {
+            let entry = table.containing(lo)?;
+            (entry, entry.allocation.range().end)
+        } else {
+            let entry = table.containing_unchecked(lo)?;
+            (entry, entry.legal_end)
+        };
         let range = entry.allocation.range();
-        let end = if STRICT { range.end } else { entry.legal_end };
         if hi > end {
             return None;
         }
