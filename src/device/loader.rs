@@ -296,6 +296,31 @@ fn bind_for_cudarc(file: &Path) -> Result<(), DeviceError> {
     )))
 }
 
+/// Makes `asked`, the plain name that cudarc opens a library by, mean the first of
+/// `candidates` that is there, unless the loader already finds it.
+///
+/// # Errors
+/// What was looked for, and why each was not it.
+pub(crate) fn make_findable(asked: &str, candidates: &[&str]) -> Result<(), String> {
+    let mut tried = match open(OsStr::new(asked)) {
+        Ok(library) => {
+            std::mem::forget(library);
+            return Ok(());
+        }
+        Err(why) => vec![format!("{asked}: {why}")],
+    };
+    for candidate in candidates {
+        match open(OsStr::new(candidate)) {
+            Ok(library) => {
+                std::mem::forget(library);
+                return open_bytes(&alias::library(asked, candidate));
+            }
+            Err(why) => tried.push(format!("{candidate}: {why}")),
+        }
+    }
+    Err(tried.join("; "))
+}
+
 fn already_loaded() -> Option<Library> {
     // SAFETY: with RTLD_NOLOAD nothing is loaded and no initialiser runs.
     unsafe {
@@ -331,6 +356,16 @@ mod tests {
         let aliased = open(OsStr::new(name)).expect("the name now has a meaning");
         assert_eq!(address(&aliased, b"cos"), address(&math, b"cos"));
         assert!(address(&aliased, b"no_such_symbol_anywhere").is_none());
+    }
+
+    #[test]
+    fn a_name_is_given_to_the_first_candidate_that_is_there_or_all_are_listed() {
+        let name = "libkernelgate-findable-test.so";
+        make_findable(name, &["libkernelgate-nowhere.so", "libm.so.6"]).unwrap();
+        let found = open(OsStr::new(name)).unwrap();
+        assert!(has(&found, b"cos"));
+        let error = make_findable("liba-b-c.so", &["libd-e-f.so"]).unwrap_err();
+        assert!(error.contains("liba-b-c.so: not found") && error.contains("libd-e-f.so"));
     }
 
     #[test]

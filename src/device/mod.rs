@@ -15,6 +15,7 @@ mod buffer;
 mod context;
 mod error;
 mod loader;
+mod lt;
 mod module;
 mod signature;
 
@@ -22,4 +23,5 @@ pub use buffer::{Buffer, Element, POISON};
 pub use context::{Device, DeviceInfo};
 pub use error::DeviceError;
 pub use loader::{Survey, our_library, probe_nvidia, survey};
+pub use lt::{Fp8Gemm, Lt, LtError, LtOutput, ScaleMode};
 pub use module::{Argument, Kernel, Launch, Module};

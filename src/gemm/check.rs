@@ -10,7 +10,7 @@ use super::operands::Operands;
 use super::problem::Problem;
 use super::reference;
 use super::runner::Stage;
-use super::subject::Subject;
+use super::subject::{Subject, Unsupported};
 use crate::device::{Device, DeviceError};
 
 /// What may be spent on the host for one case.
@@ -118,8 +118,14 @@ pub fn run_case(
     })
 }
 
-/// Out of memory is Skipped, with the size; anything else is the kernel's failure.
+/// Out of memory is Skipped, with the size, and so is what nobody can run; anything
+/// else is the kernel's failure.
 fn broken(device: &Device, error: &anyhow::Error) -> Outcome {
+    if let Some(Unsupported(reason)) = error.downcast_ref() {
+        return Outcome::Skipped {
+            reason: reason.clone(),
+        };
+    }
     let memory = error.chain().find_map(|cause| match cause.downcast_ref() {
         Some(DeviceError::OutOfMemory { bytes }) => Some(*bytes),
         _ => None,

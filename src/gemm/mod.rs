@@ -8,6 +8,7 @@
 pub mod bound;
 pub mod case;
 pub mod check;
+pub mod cublaslt;
 pub mod faults;
 pub mod gate;
 pub mod inputs;

@@ -63,6 +63,19 @@ impl Group {
     }
 }
 
+/// What `launch` returns when the device or library has nothing for the problem,
+/// which only it can know: the case is Skipped with this reason.
+#[derive(Debug)]
+pub struct Unsupported(pub String);
+
+impl std::fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
 /// A kernel under test.
 pub trait Subject {
     /// Short name, as `--subject` takes it.
@@ -81,6 +94,6 @@ pub trait Subject {
     /// Computes C. May return before the device is done.
     ///
     /// # Errors
-    /// Anything; a failed launch is a failed case.
+    /// [`Unsupported`] skips the case; anything else is a failed case.
     fn launch(&self, device: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()>;
 }

@@ -1,14 +1,15 @@
 //! From `--subject` to subjects.
 
 use anyhow::{Context, Result};
-use kernelgate::device::{Device, DeviceError};
+use kernelgate::device::{Device, DeviceError, LtError};
 use kernelgate::exit::UsageError;
+use kernelgate::gemm::cublaslt::CublasLt;
 use kernelgate::gemm::faults::{CATALOGUE, Plant};
 use kernelgate::gemm::simt::{Mma, Simt};
 use kernelgate::gemm::subject::Subject;
 
 /// Names that `--subject all` stands for.
-pub const BUILT_IN: [&str; 2] = ["simt", "mma"];
+pub const BUILT_IN: [&str; 3] = ["simt", "mma", "cublaslt"];
 
 /// A subject, or why this machine cannot run it.
 pub enum Found<'p> {
@@ -42,9 +43,10 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
     let loaded: Result<Box<dyn Subject>, DeviceError> = match name {
         "simt" => Simt::load(device).map(|s| Box::new(s) as _),
         "mma" => Mma::load(device).map(|s| Box::new(s) as _),
+        "cublaslt" | "cublaslt-fast" => return cublaslt(device, name),
         other => {
             return Err(UsageError(format!(
-                "no subject `{other}`; expected {}, fault:NAME or all",
+                "no subject `{other}`; expected {}, cublaslt-fast, fault:NAME or all",
                 BUILT_IN.join(", ")
             ))
             .into());
@@ -58,5 +60,16 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
             reason: error.to_string(),
         }),
         Err(error) => Err(error).with_context(|| format!("while loading `{name}`")),
+    }
+}
+
+fn cublaslt<'p>(device: &Device, name: &str) -> Result<Found<'p>> {
+    match CublasLt::open(device, name == "cublaslt-fast") {
+        Ok(subject) => Ok(Found::Subject(Box::new(subject))),
+        Err(error @ LtError::Absent(_)) => Ok(Found::Skipped {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        }),
+        Err(error) => Err(error).context("while opening cuBLASLt"),
     }
 }

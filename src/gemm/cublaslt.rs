@@ -1,0 +1,230 @@
+//! The subject `cublaslt`: NVIDIA's library, with tensor-wide or 128-wide block
+//! scales; and `cublaslt-fast`, the same with fast accumulation.
+//!
+//! Constraints (read on an H200): k % 16, n % 8; block scales on Hopper only, and
+//! there m % 8, so A and C are padded to it. 1-D scales are k-group-major; each row
+//! of 2-D scales is padded to a multiple of four k-groups. 2-D × 2-D is refused.
+//!
+//! `cublaslt-fast` is a specimen: it claims the arithmetic of a promoted kernel and
+//! does not promote, so same-sign inputs of large k must fail it.
+
+use anyhow::{Context, Result};
+
+use super::bound::Accumulator;
+use super::problem::Problem;
+use super::subject::{DeviceOperands, Group, Subject, Unsupported};
+use crate::device::{
+    Argument, Buffer, Device, Fp8Gemm, Launch, Lt, LtError, LtOutput, Module, ScaleMode,
+};
+use crate::kernels::GEMM_PACK;
+use crate::lowp::{E4M3, Granularity, OutputType};
+
+pub struct CublasLt {
+    lt: Lt,
+    pack: Module,
+    fast: bool,
+}
+
+impl CublasLt {
+    /// # Errors
+    /// [`LtError::Absent`] on a machine without the library.
+    pub fn open(device: &Device, fast: bool) -> Result<CublasLt, LtError> {
+        Ok(CublasLt {
+            lt: Lt::open(device)?,
+            pack: device.load(&GEMM_PACK)?,
+            fast,
+        })
+    }
+
+    fn is_block_scaled(problem: &Problem) -> bool {
+        problem.a.granularity != Granularity::Tensor
+    }
+
+    fn one_group(
+        &self,
+        device: &Device,
+        problem: &Problem,
+        operands: &DeviceOperands,
+        group: &Group,
+    ) -> Result<()> {
+        let size = problem.output.size() as u64;
+        let ldd = problem.ldc() as u64;
+        let call = Fp8Gemm {
+            m: group.rows,
+            n: problem.n as u64,
+            k: group.depth,
+            ldd,
+            a: operands.a + group.a,
+            b: operands.b + group.b,
+            d: operands.c + group.c * size,
+            a_scale: (operands.a_scale + 4 * group.a_scale, ScaleMode::Tensor),
+            b_scale: (operands.b_scale + 4 * group.b_scale, ScaleMode::Tensor),
+            output: match problem.output {
+                OutputType::F32 => LtOutput::F32,
+                OutputType::F16 => LtOutput::F16,
+                OutputType::Bf16 => LtOutput::Bf16,
+            },
+            accumulate: problem.accumulate,
+            fast: self.fast,
+        };
+        if !CublasLt::is_block_scaled(problem) {
+            return self.call(device, &call);
+        }
+        let m = group.rows.div_ceil(8) * 8;
+        let k_groups = group.depth.div_ceil(128);
+        let a_scales = pack_scales(
+            &self.pack,
+            device,
+            call.a_scale.0,
+            group.rows,
+            k_groups,
+            (k_groups, m),
+            true,
+        )?;
+        let n_groups = problem.n.div_ceil(128) as u64;
+        let b_groups = (n_groups, k_groups.div_ceil(4) * 4);
+        let b_scales = pack_scales(
+            &self.pack,
+            device,
+            call.b_scale.0,
+            n_groups,
+            k_groups,
+            b_groups,
+            false,
+        )?;
+        let mut padded = Fp8Gemm {
+            m,
+            a_scale: (a_scales.address(), ScaleMode::Vector128),
+            b_scale: (b_scales.address(), ScaleMode::Block128),
+            ..call
+        };
+        if m == group.rows {
+            self.call(device, &padded)?;
+            // The scales must outlive the product.
+            device.synchronize()?;
+            return Ok(());
+        }
+        let bytes = |rows: u64, row: u64| (rows * row, m * row);
+        let a = pad_bytes(&self.pack, device, call.a, bytes(group.rows, group.depth))?;
+        let d = pad_bytes(&self.pack, device, call.d, bytes(group.rows, ldd * size))?;
+        (padded.a, padded.d) = (a.address(), d.address());
+        self.call(device, &padded)?;
+        // Back without the padding between rows: it must stay as it was, and was
+        // copied along with the rest.
+        copy(&self.pack, d.address(), call.d, group.rows * ldd * size)?;
+        device.synchronize()?;
+        Ok(())
+    }
+
+    fn call(&self, device: &Device, call: &Fp8Gemm) -> Result<()> {
+        match self.lt.gemm(device, call) {
+            Err(LtError::Unsupported(what)) => {
+                Err(Unsupported(format!("cuBLASLt has no algorithm for {what}")).into())
+            }
+            other => other.context("while calling cuBLASLt"),
+        }
+    }
+}
+
+fn blocks(threads: u64) -> Result<Launch> {
+    Ok(Launch::linear(u32::try_from(threads.div_ceil(256))?, 256))
+}
+
+/// Copies rows × cols scales at `from` into a padded matrix, transposed or not.
+pub fn pack_scales(
+    pack: &Module,
+    device: &Device,
+    from: u64,
+    rows: u64,
+    cols: u64,
+    (to_rows, to_cols): (u64, u64),
+    transposed: bool,
+) -> Result<Buffer<f32>> {
+    let to = device.uninitialised::<f32>(usize::try_from(to_rows * to_cols)?)?;
+    let word = |x: u64| u32::try_from(x).context("too many scales");
+    let sizes = [word(rows)?, word(cols)?, word(to_rows)?, word(to_cols)?];
+    let transposed = u32::from(transposed);
+    let arguments: [&dyn Argument; 7] = [
+        &from,
+        &to,
+        &sizes[0],
+        &sizes[1],
+        &sizes[2],
+        &sizes[3],
+        &transposed,
+    ];
+    pack.kernel("packScales")?
+        .launch(blocks(to_rows * to_cols)?, &arguments)?;
+    Ok(to)
+}
+
+/// A buffer of `total` bytes: `bytes` of them from `from`, then zeros.
+pub fn pad_bytes(
+    pack: &Module,
+    device: &Device,
+    from: u64,
+    (bytes, total): (u64, u64),
+) -> Result<Buffer<u8>> {
+    let to = device.uninitialised::<u8>(usize::try_from(total)?)?;
+    let arguments: [&dyn Argument; 4] = [&from, &to, &bytes, &total];
+    pack.kernel("padBytes")?
+        .launch(blocks(total)?, &arguments)?;
+    Ok(to)
+}
+
+fn copy(pack: &Module, from: u64, to: u64, bytes: u64) -> Result<()> {
+    let arguments: [&dyn Argument; 4] = [&from, &to, &bytes, &bytes];
+    pack.kernel("padBytes")?
+        .launch(blocks(bytes)?, &arguments)?;
+    Ok(())
+}
+
+impl Subject for CublasLt {
+    fn name(&self) -> &str {
+        if self.fast {
+            "cublaslt-fast"
+        } else {
+            "cublaslt"
+        }
+    }
+
+    fn refusal(&self, problem: &Problem) -> Option<String> {
+        let no = |why: &str| Some(format!("cuBLASLt: {why}"));
+        if problem.a.format != E4M3 || problem.b.format != E4M3 {
+            return no("E4M3 x E4M3 only here");
+        }
+        match (problem.a.granularity, problem.b.granularity) {
+            (Granularity::Tensor, Granularity::Tensor) => {}
+            (Granularity::PerToken(128), Granularity::PerBlock(128)) if !self.fast => {}
+            (Granularity::PerToken(128), Granularity::PerBlock(128)) => {
+                return no("block-scaled sums are always promoted");
+            }
+            (a, b) => return Some(format!("cuBLASLt has no scales {a} by {b}")),
+        }
+        if problem.n % 8 != 0 || problem.ldc() % 8 != 0 {
+            return no("n and the row stride must be multiples of 8");
+        }
+        if problem.segments().iter().any(|s| s.depth % 16 != 0) {
+            return no("k must be a multiple of 16");
+        }
+        if problem.segments().iter().any(|s| s.depth == 0) {
+            return no("a group without depth");
+        }
+        None
+    }
+
+    fn accumulator(&self, _problem: &Problem) -> Accumulator {
+        Accumulator::TruncatingPromoted { promote: 128 }
+    }
+
+    fn tile(&self, _problem: &Problem) -> (usize, usize) {
+        (128, 128)
+    }
+
+    fn launch(&self, device: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()> {
+        let groups = operands.groups.iter().filter(|group| group.rows > 0);
+        groups
+            .into_iter()
+            .try_for_each(|group| self.one_group(device, problem, operands, group))
+    }
+}
