@@ -20,7 +20,8 @@ impl Subject for OwnGemm {
         "own"
     }
     fn refusal(&self, problem: &Problem) -> Option<String> {
-        let simple = problem.output == OutputType::F32 && (problem.a, problem.b) == tensor_recipes();
+        let simple =
+            problem.output == OutputType::F32 && (problem.a, problem.b) == tensor_recipes();
         (!simple).then(|| "own writes FP32 from E4M3 with tensor-wide scales".to_owned())
     }
     fn accumulator(&self, _: &Problem) -> Accumulator {
@@ -36,7 +37,8 @@ impl Subject for OwnGemm {
             block: (64, 1, 1),
             shared_bytes: 0,
         };
-        let arguments: [&dyn Argument; 8] = [&o.a, &o.b, &o.a_scale, &o.b_scale, &o.c, &n, &k, &ldc];
+        let arguments: [&dyn Argument; 8] =
+            [&o.a, &o.b, &o.a_scale, &o.b_scale, &o.c, &n, &k, &ldc];
         Ok(self.0.kernel("ownGemm")?.launch(launch, &arguments)?)
     }
 }
