@@ -201,7 +201,7 @@ impl Subject for CublasLt {
             }
             (a, b) => return Some(format!("cuBLASLt has no scales {a} by {b}")),
         }
-        if problem.n % 8 != 0 || problem.ldc() % 8 != 0 {
+        if !problem.n.is_multiple_of(8) || !problem.ldc().is_multiple_of(8) {
             return no("n and the row stride must be multiples of 8");
         }
         if problem.segments().iter().any(|s| s.depth % 16 != 0) {

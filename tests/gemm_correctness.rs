@@ -1,0 +1,236 @@
+//! The GEMM kernels and the gate that judges them, on a device: NVIDIA's or the
+//! CPU driver's. Performance has files of its own.
+
+mod support;
+
+use anyhow::{Context, Result, ensure};
+use kernelgate::device::{Device, DeviceError, LtError};
+use kernelgate::gemm::check::{Limits, Outcome, run_case};
+use kernelgate::gemm::cublaslt::{CublasLt, pack_scales, pad_bytes};
+use kernelgate::gemm::faults::{CATALOGUE, Fault, Plant};
+use kernelgate::gemm::inputs::Input;
+use kernelgate::gemm::problem::{Problem, tensor_recipes};
+use kernelgate::gemm::scoreboard::{Scoreboard, named_cases, trials};
+use kernelgate::gemm::shapes::ladder;
+use kernelgate::gemm::simt::{Mma, Simt};
+use kernelgate::gemm::subject::Subject;
+use kernelgate::gemm::{case::Case, scoreboard::FalseAlarms};
+use kernelgate::kernels::GEMM_PACK;
+use kernelgate::lowp::OutputType;
+use std::process::ExitCode;
+use support::{Need, case};
+
+/// Multiply-adds of one ladder case here: an unoptimised build runs this, too. The
+/// whole ladder is `kernelgate gemm check`.
+const CAP: u128 = 1 << 16;
+
+fn main() -> ExitCode {
+    let device: Need = Device::open().map(|_| ()).map_err(|e| e.to_string());
+    let cublaslt: Need = match (&device, Device::open()) {
+        (Ok(()), Ok(open)) => CublasLt::open(&open, false)
+            .map(|_| ())
+            .map_err(|e| e.to_string()),
+        (Err(reason), _) => Err(reason.clone()),
+        (_, Err(error)) => Err(error.to_string()),
+    };
+    support::run(vec![
+        case("simt_passes_the_small_ladder", &[&device], || {
+            passes_the_ladder(|device| Ok(Box::new(Simt::load(device)?)))
+        }),
+        case("mma_passes_the_small_ladder", &[&device], || {
+            passes_the_ladder(|device| Ok(Box::new(Mma::load(device)?)))
+        }),
+        case(
+            "each_kind_of_fault_is_caught_and_its_twin_is_not",
+            &[&device],
+            each_kind_of_fault_is_caught,
+        ),
+        case(
+            "a_failing_case_names_the_element_and_replays_from_its_command",
+            &[&device],
+            a_failing_case_replays,
+        ),
+        case(
+            "scales_and_rows_are_padded_as_the_library_wants_them",
+            &[&device],
+            padding_is_right,
+        ),
+        case(
+            "cublaslt_passes_the_small_ladder",
+            &[&device, &cublaslt],
+            || passes_the_ladder(|device| Ok(Box::new(CublasLt::open(device, false)?))),
+        ),
+        case(
+            "fast_accumulation_is_flagged_on_positive_inputs_and_promotion_passes",
+            &[&device, &cublaslt],
+            fast_accumulation_is_flagged,
+        ),
+    ])
+}
+
+type Load = fn(&Device) -> Result<Box<dyn Subject>>;
+
+fn passes_the_ladder(load: Load) -> Result<()> {
+    let device = Device::open()?;
+    let subject = match load(&device) {
+        Ok(subject) => subject,
+        // An older device than the kernel is written for; the tool reports a skip.
+        Err(error) if is_rejection(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut passed = 0;
+    for case in ladder(1, CAP) {
+        match run_case(&device, subject.as_ref(), &case, &Limits::default())? {
+            Outcome::Passed(_) => passed += 1,
+            Outcome::Skipped { .. } => {}
+            failed => anyhow::bail!("{case}: {failed:#?}; {}", case.replay(subject.name())),
+        }
+    }
+    ensure!(passed >= 6, "only {passed} cases ran");
+    Ok(())
+}
+
+fn is_rejection(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(DeviceError::PtxRejected { .. }))
+}
+
+/// One fault of each kind of check, on the smallest named case that shows it.
+const KINDS: [(&str, &str); 8] = [
+    ("last-k-dropped", "integers padded m=1"),
+    ("scale-2-percent", "integers padded m=1"),
+    ("store-past-n", "integers padded m=1"),
+    ("one-nan", "integers padded m=1"),
+    ("stale-output", "integers padded m=1"),
+    ("masked-rows-written", "integers masked"),
+    ("neighbour-weights", "integers contiguous"),
+    ("missing-barrier", "integers contiguous"),
+];
+
+fn fault(name: &str) -> Result<&'static Fault> {
+    CATALOGUE
+        .iter()
+        .find(|fault| fault.name == name)
+        .with_context(|| format!("no fault {name}"))
+}
+
+fn each_kind_of_fault_is_caught() -> Result<()> {
+    let device = Device::open()?;
+    let mut board = Scoreboard {
+        trials: Vec::new(),
+        alarms: FalseAlarms::default(),
+    };
+    for (name, on) in KINDS {
+        let mut cases = named_cases(1, false);
+        cases.retain(|named| named.case.origin == on);
+        ensure!(cases.len() == 1, "no case {on}");
+        board
+            .trials
+            .extend(trials(&device, &[fault(name)?], &cases, |_| {})?);
+    }
+    ensure!(
+        board.trials.len() == KINDS.len(),
+        "{} trials",
+        board.trials.len()
+    );
+    ensure!(board.missed().is_empty(), "missed: {:?}", board.missed());
+    Ok(())
+}
+
+fn a_failing_case_replays() -> Result<()> {
+    let device = Device::open()?;
+    let plant = Plant::load(&device)?;
+    let wrong = plant.fault(fault("last-k-dropped")?);
+    let case = Case::new(
+        "test",
+        Problem::dense(3, 40, 129, OutputType::F32),
+        Input::Normal,
+        4,
+    );
+    let Outcome::Failed(judgement) = run_case(&device, &wrong, &case, &Limits::default())? else {
+        anyhow::bail!("the planted fault passed");
+    };
+    let finding = &judgement.findings[0];
+    ensure!(finding.place.is_some() && finding.got.is_some() && finding.want.is_some());
+    // k = 129: the last k is all of k-group 1.
+    ensure!(
+        finding
+            .message
+            .contains("k-group 1 (k 128..129) were left out"),
+        "{}",
+        finding.message
+    );
+
+    let command = case.replay("fault:last-k-dropped");
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    let run = |words: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_kernelgate"))
+            .args(words)
+            .output()
+    };
+    let output = run(&words)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.code() == Some(1),
+        "{command}: {:?} {text}",
+        output.status
+    );
+    ensure!(text.contains(&finding.message), "{text}");
+    // The twin passes under the same command.
+    let twin: Vec<&str> = words
+        .iter()
+        .map(|w| {
+            if *w == "fault:last-k-dropped" {
+                "simt"
+            } else {
+                w
+            }
+        })
+        .collect();
+    ensure!(run(&twin)?.status.code() == Some(0));
+    Ok(())
+}
+
+fn padding_is_right() -> Result<()> {
+    let device = Device::open()?;
+    let pack = device.load(&GEMM_PACK)?;
+    // Five k-groups, three rows: rows of 2-D scales padded to eight k-groups, 1-D
+    // scales k-group-major with m padded to eight.
+    let scales: Vec<f32> = (1..=15).map(|i| i as f32).collect();
+    let from = device.upload(&scales)?;
+    let padded = pack_scales(&pack, &device, from.address(), 3, 5, (3, 8), false)?.download()?;
+    let turned = pack_scales(&pack, &device, from.address(), 3, 5, (5, 8), true)?.download()?;
+    for row in 0..8 {
+        for group in 0..8 {
+            let inside = row < 3 && group < 5;
+            let want = if inside { scales[row * 5 + group] } else { 0.0 };
+            if row < 3 {
+                ensure!(padded[row * 8 + group] == want, "row {row}, group {group}");
+            }
+            if group < 5 {
+                ensure!(turned[group * 8 + row] == want, "row {row}, group {group}");
+            }
+        }
+    }
+    let bytes: Vec<u8> = (1..=100).collect();
+    let from = device.upload(&bytes)?;
+    let longer = pad_bytes(&pack, &device, from.address(), (100, 300))?.download()?;
+    ensure!(longer[..100] == bytes && longer[100..].iter().all(|&byte| byte == 0));
+    Ok(())
+}
+
+fn fast_accumulation_is_flagged() -> Result<()> {
+    let device = Device::open()?;
+    let problem = Problem::dense(64, 128, 4096, OutputType::F32).with_recipes(tensor_recipes());
+    let case = Case::new("test", problem, Input::Positive, 1);
+    for (fast, name) in [(false, "promoted"), (true, "fast")] {
+        let subject = match CublasLt::open(&device, fast) {
+            Ok(subject) => subject,
+            Err(error @ LtError::Absent(_)) => anyhow::bail!("{error}"),
+            Err(error) => return Err(error.into()),
+        };
+        let outcome = run_case(&device, &subject, &case, &Limits::default())?;
+        ensure!(outcome.passed() != fast, "{name}: {outcome:#?}");
+        ensure!(outcome.failed() == fast, "{name}: {outcome:#?}");
+    }
+    Ok(())
+}
