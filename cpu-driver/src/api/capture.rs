@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use super::code::Code;
 use super::event::Event;
-use super::ffi::{Out, Outcome};
+use super::ffi::{In, Out, Outcome};
 use super::graph::{GRAPHS, Graph};
 use super::guard::entries;
 use super::handles::{Handle, fresh};
@@ -32,6 +32,8 @@ pub struct Capture {
     mode: Mode,
     thread: ThreadId,
     broken: AtomicBool,
+    /// Lists that were handed out.
+    told: Mutex<Vec<Box<[Handle]>>>,
 }
 
 /// A stream's part in a capture: the nodes that its next node depends on.
@@ -41,6 +43,15 @@ pub struct Membership {
 }
 
 impl Capture {
+    /// The address of a copy of `nodes` that lives as long as the capture.
+    fn keep(&self, nodes: &[Handle]) -> u64 {
+        let copy: Box<[Handle]> = nodes.into();
+        let address = copy.as_ptr() as u64;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.push(copy);
+        address
+    }
+
     /// True where this thread must not make calls that may wait.
     fn forbids_waiting(&self) -> bool {
         match self.mode {
@@ -205,6 +216,7 @@ fn begin(handle: Handle, mode: u32, graph: Arc<Graph>, tail: Vec<Handle>) -> Out
         mode,
         thread: std::thread::current().id(),
         broken: AtomicBool::new(false),
+        told: Mutex::default(),
     });
     active().push(Arc::clone(&capture));
     *membership = Some(Membership { capture, tail });
@@ -214,7 +226,7 @@ fn begin(handle: Handle, mode: u32, graph: Arc<Graph>, tail: Vec<Handle>) -> Out
 fn begin_to_graph(
     handle: Handle,
     graph: Handle,
-    dependencies: super::ffi::In<Handle>,
+    dependencies: In<Handle>,
     count: usize,
     mode: u32,
 ) -> Outcome {
@@ -300,6 +312,52 @@ fn info(handle: Handle, out: Out<u32>, id: Out<u64>, graph: Out<Handle>) -> Outc
     Ok(())
 }
 
+/// The nodes that a stream's next node depends on, in memory that stays while
+/// the stream captures.
+fn info_with_nodes(
+    handle: Handle,
+    [status, id, graph]: [u64; 3],
+    dependencies: Out<u64>,
+    edges: Out<u64>,
+    count: Out<usize>,
+) -> Outcome {
+    info(
+        handle,
+        Out(status as *mut u32),
+        Out(id as *mut u64),
+        Out(graph as *mut Handle),
+    )?;
+    edges.set_if_wanted(0)?;
+    let stream = resolve(handle)?;
+    let membership = membership(&stream);
+    let Some(member) = membership.as_ref() else {
+        dependencies.set_if_wanted(0)?;
+        return count.set_if_wanted(0);
+    };
+    let nodes = member.capture.keep(&member.tail);
+    dependencies.set_if_wanted(nodes)?;
+    count.set_if_wanted(member.tail.len())
+}
+
+/// `CU_STREAM_ADD_CAPTURE_DEPENDENCIES` (0) or `_SET_` (1).
+fn update(handle: Handle, nodes: In<Handle>, count: usize, flags: u32) -> Outcome {
+    let stream = resolve(handle)?;
+    let nodes = nodes.all(count)?;
+    let mut membership = membership(&stream);
+    let member = membership.as_mut().ok_or(Code::ILLEGAL_STATE)?;
+    if !member.capture.graph.holds(&nodes) {
+        return Err(Code::INVALID_VALUE);
+    }
+    match flags {
+        0 => member.tail.extend(nodes),
+        1 => member.tail = nodes,
+        _ => return Err(Code::INVALID_VALUE),
+    }
+    member.tail.sort_unstable();
+    member.tail.dedup();
+    Ok(())
+}
+
 fn exchange_mode(mode: Out<u32>) -> Outcome {
     thread_local! {
         static MODE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
@@ -311,6 +369,8 @@ fn exchange_mode(mode: Out<u32>) -> Outcome {
     mode.set(MODE.replace(wanted))
 }
 
+const NO_LIST: Out<u64> = Out(std::ptr::null_mut());
+
 entries! {
     cuStreamBeginCapture(stream: Handle) => begin(stream, 0, Graph::new(), Vec::new());
     cuStreamBeginCapture_ptsz(stream: Handle) =>
@@ -320,11 +380,11 @@ entries! {
     cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: u32) =>
         begin(per_thread(stream), mode, Graph::new(), Vec::new());
     cuStreamBeginCaptureToGraph(
-        stream: Handle, graph: Handle, dependencies: super::ffi::In<Handle>, _edges: u64,
+        stream: Handle, graph: Handle, dependencies: In<Handle>, _edges: u64,
         count: usize, mode: u32,
     ) => begin_to_graph(stream, graph, dependencies, count, mode);
     cuStreamBeginCaptureToGraph_ptsz(
-        stream: Handle, graph: Handle, dependencies: super::ffi::In<Handle>, _edges: u64,
+        stream: Handle, graph: Handle, dependencies: In<Handle>, _edges: u64,
         count: usize, mode: u32,
     ) => begin_to_graph(per_thread(stream), graph, dependencies, count, mode);
     cuStreamEndCapture(stream: Handle, out: Out<Handle>) => end(stream, out);
@@ -336,5 +396,31 @@ entries! {
         info(stream, status, id, Out(std::ptr::null_mut()));
     cuStreamGetCaptureInfo_ptsz(stream: Handle, status: Out<u32>, id: Out<u64>) =>
         info(per_thread(stream), status, id, Out(std::ptr::null_mut()));
+    cuStreamGetCaptureInfo_v2(
+        stream: Handle, status: u64, id: u64, graph: u64, nodes: Out<u64>, count: Out<usize>,
+    ) => info_with_nodes(stream, [status, id, graph], nodes, NO_LIST, count);
+    cuStreamGetCaptureInfo_v2_ptsz(
+        stream: Handle, status: u64, id: u64, graph: u64, nodes: Out<u64>, count: Out<usize>,
+    ) => info_with_nodes(per_thread(stream), [status, id, graph], nodes, NO_LIST, count);
+    cuStreamGetCaptureInfo_v3(
+        stream: Handle, status: u64, id: u64, graph: u64, nodes: Out<u64>, edges: Out<u64>,
+        count: Out<usize>,
+    ) => info_with_nodes(stream, [status, id, graph], nodes, edges, count);
+    cuStreamGetCaptureInfo_v3_ptsz(
+        stream: Handle, status: u64, id: u64, graph: u64, nodes: Out<u64>, edges: Out<u64>,
+        count: Out<usize>,
+    ) => info_with_nodes(per_thread(stream), [status, id, graph], nodes, edges, count);
+    cuStreamUpdateCaptureDependencies(
+        stream: Handle, nodes: In<Handle>, count: usize, flags: u32,
+    ) => update(stream, nodes, count, flags);
+    cuStreamUpdateCaptureDependencies_ptsz(
+        stream: Handle, nodes: In<Handle>, count: usize, flags: u32,
+    ) => update(per_thread(stream), nodes, count, flags);
+    cuStreamUpdateCaptureDependencies_v2(
+        stream: Handle, nodes: In<Handle>, _edges: u64, count: usize, flags: u32,
+    ) => update(stream, nodes, count, flags);
+    cuStreamUpdateCaptureDependencies_v2_ptsz(
+        stream: Handle, nodes: In<Handle>, _edges: u64, count: usize, flags: u32,
+    ) => update(per_thread(stream), nodes, count, flags);
     cuThreadExchangeStreamCaptureMode(mode: Out<u32>) => exchange_mode(mode);
 }

@@ -59,6 +59,13 @@ impl Event {
             Recorded::Captured { .. } => Err(Code::CAPTURED_EVENT),
         }
     }
+
+    /// Marks the event as recorded by a graph node that runs now.
+    pub fn stamp_now(&self) {
+        let stamp = Stamp::default();
+        let _ = stamp.set(Instant::now());
+        *self.state() = Recorded::On { serial: 0, stamp };
+    }
 }
 
 fn find(handle: Handle) -> Result<Arc<Event>, Code> {

@@ -30,7 +30,7 @@ pub struct Graph {
 /// A graph that was made ready; later changes of the graph do not reach it.
 pub struct Exec {
     pub handle: Handle,
-    pub nodes: Mutex<Vec<Node>>,
+    nodes: Mutex<Vec<Node>>,
     flags: u64,
 }
 
@@ -60,6 +60,12 @@ impl Graph {
         handle
     }
 
+    pub fn holds(&self, handles: &[Handle]) -> bool {
+        let nodes = self.nodes();
+        let known = |handle: &Handle| nodes.iter().any(|node| node.handle == *handle);
+        handles.iter().all(known)
+    }
+
     /// True where every node of `wanted` is one of `tail` or comes before one.
     pub fn reaches(&self, tail: &[Handle], wanted: &[Handle]) -> bool {
         let nodes = self.nodes();
@@ -74,6 +80,12 @@ impl Graph {
             open.extend(node.iter().flat_map(|node| &node.after));
         }
         wanted.iter().all(|handle| seen.contains(handle))
+    }
+}
+
+impl Exec {
+    pub fn nodes(&self) -> MutexGuard<'_, Vec<Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +154,7 @@ pub fn steps(nodes: &[Node]) -> Vec<Step> {
 fn launch(exec: Handle, stream: Handle) -> Outcome {
     let exec = EXECS.get(exec)?;
     let stream = resolve(stream)?;
-    let nodes = exec.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let nodes = exec.nodes();
     if super::capture::mark(&stream).is_some() {
         // Launched while capturing: the nodes join the outer graph one by one.
         return nodes

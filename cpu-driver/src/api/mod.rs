@@ -21,6 +21,8 @@ mod event;
 mod ffi;
 mod function;
 mod graph;
+mod graph_edges;
+mod graph_nodes;
 mod guard;
 mod handles;
 mod image;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::code::{Code, SUCCESS};
 use super::context::ContextState;
 use super::driver::driver;
-use super::event::Stamp;
+use super::event::{Event, Stamp};
 use super::ffi::Outcome;
 use super::handles::Handle;
 use super::launch::Launch;
@@ -34,6 +34,8 @@ pub enum Work {
     },
     Callback(StreamCallback),
     Stamp(Stamp),
+    /// An event-record node of a graph.
+    RecordEvent(Arc<Event>),
     Free(u64),
     WriteValue {
         address: u64,
@@ -75,6 +77,10 @@ impl Work {
             }
             Work::Stamp(stamp) => {
                 let _ = stamp.set(Instant::now());
+                Ok(())
+            }
+            Work::RecordEvent(event) => {
+                event.stamp_now();
                 Ok(())
             }
             Work::Free(address) => super::pool::finish_free(memory, *address),
