@@ -20,6 +20,8 @@ mod driver;
 mod event;
 mod ffi;
 mod function;
+#[cfg(test)]
+mod fuzz;
 mod graph;
 mod graph_edges;
 mod graph_nodes;

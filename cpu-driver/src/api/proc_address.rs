@@ -6,10 +6,10 @@ use super::guard::entries;
 use super::names::driver_names;
 
 /// A public name, the version that brought it, and where it is.
-struct Symbol {
-    name: &'static str,
+pub struct Symbol {
+    pub name: &'static str,
     since: i32,
-    address: unsafe extern "C" fn(),
+    pub address: unsafe extern "C" fn(),
 }
 
 /// Declares every public name and lists it: a name that nothing defines does not
@@ -32,6 +32,12 @@ macro_rules! symbols {
     };
 }
 driver_names!(symbols);
+
+/// Every public name.
+#[cfg(test)]
+pub fn symbols() -> &'static [Symbol] {
+    SYMBOLS
+}
 
 const PER_THREAD_FLAG: u64 = 2;
 
