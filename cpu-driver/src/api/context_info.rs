@@ -38,7 +38,9 @@ fn set_limit(limit: u32, value: usize) -> Outcome {
     }
     // Sizes are rounded as the hardware does: whole 16 bytes.
     let value = match limit {
-        0 => value.checked_next_multiple_of(16).ok_or(Code::INVALID_VALUE)?,
+        0 => value
+            .checked_next_multiple_of(16)
+            .ok_or(Code::INVALID_VALUE)?,
         _ => value,
     };
     let mut limits = context

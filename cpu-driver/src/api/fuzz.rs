@@ -118,7 +118,11 @@ fn calls_that_once_failed_inside_the_driver_give_a_code() {
     let context = values(&arena)[0];
     let crashers: &[(&str, &[u64])] = &[("cuCtxSetLimit", &[0, u64::MAX])];
     for (name, arguments) in crashers {
-        assert_eq!(call(name, arguments), super::code::Code::INVALID_VALUE.0, "{name}");
+        assert_eq!(
+            call(name, arguments),
+            super::code::Code::INVALID_VALUE.0,
+            "{name}"
+        );
     }
     call("cuCtxDestroy_v2", &[context]);
 }

@@ -181,11 +181,15 @@ impl Prepared {
             }
             image[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
-        driver.memory.write(address, &image)?;
+        // A range of no bytes at the very end lies in no allocation.
+        if !image.is_empty() {
+            driver.memory.write(address, &image)?;
+        }
         let rest = def.bytes.saturating_sub(image.len() as u64);
-        driver
-            .memory
-            .fill(address + image.len() as u64, &[0], rest)?;
+        if rest > 0 {
+            let zeros = address + image.len() as u64;
+            driver.memory.fill(zeros, &[0], rest)?;
+        }
         Ok(())
     }
 }

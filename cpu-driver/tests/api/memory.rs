@@ -121,7 +121,7 @@ fn freed_memory_counts_as_free() {
 fn wild_host_pointers_give_a_code_and_no_fault() {
     let _context = Context::new();
     let device = upload(&[1; 64]);
-    for wild in [1_u64, 0xdead_beef_000, u64::MAX - 16, device] {
+    for wild in [1_u64, 0xdead_beef_0000, u64::MAX - 16, device] {
         assert_eq!(cuMemcpyHtoD_v2(device, wild as *const _, 64), INVALID_VALUE);
         assert_eq!(cuMemcpyDtoH_v2(wild as *mut _, device, 64), INVALID_VALUE);
     }

@@ -158,6 +158,25 @@ fn a_small_pageable_source_may_change_after_the_call() {
 }
 
 #[test]
+fn a_copy_to_pageable_memory_has_arrived_when_the_call_returns() {
+    static GATE: Gate = Gate::new();
+    let _context = Context::new();
+    let stream = stream(1);
+    let device = upload(&[8; 4]);
+    GATE.put_on(stream);
+    ok(cuMemsetD32Async(device, 3, 1, stream));
+    GATE.open();
+    let mut found = [0_u8; 4];
+    ok(cuMemcpyDtoHAsync_v2(
+        found.as_mut_ptr().cast(),
+        device,
+        4,
+        stream,
+    ));
+    assert_eq!(found, [3, 0, 0, 0]);
+}
+
+#[test]
 fn memory_freed_on_a_stream_lives_until_its_turn() {
     static GATE: Gate = Gate::new();
     let _context = Context::new();
