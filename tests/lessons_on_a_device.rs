@@ -155,6 +155,7 @@ fn worked_memory_bugs_passes() -> anyhow::Result<()> {
             .args(["build", "--offline", "--locked", "--bin", "memory_bugs"])
             .env("CARGO_TARGET_DIR", &target)
             .env("KERNELGATE_PTX", "auto")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .current_dir(&copy),
         BUILD_LIMIT,
     )?;

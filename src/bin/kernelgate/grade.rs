@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Parser, Subcommand};
+use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::lessons::grade::answers::Answers;
 use kernelgate::lessons::grade::process::{self, Finished, LIMIT};
@@ -147,6 +148,8 @@ fn grade_memory_bugs(args: &MemoryBugsArgs) -> anyhow::Result<Grade> {
         ];
         process::refuse_stale(&program, &sources, &build_command("memory_bugs"))?;
     }
+    // Opened and closed here: the program opens its own, under the sanitizer.
+    let device = Device::open()?.banner();
     let this = std::env::current_exe().context("finding this tool")?;
     let mut command = Command::new(this);
     command
@@ -156,7 +159,7 @@ fn grade_memory_bugs(args: &MemoryBugsArgs) -> anyhow::Result<Grade> {
         .arg("--json");
     let finished = process::run(&mut command, LIMIT)?;
     refuse_what_did_not_run(&finished)?;
-    Ok(memory_bugs::judge(&finished))
+    Ok(memory_bugs::judge(&finished, device))
 }
 
 /// A run that never reached a device says nothing about the student's program.

@@ -237,8 +237,9 @@ mod tests {
 
     #[test]
     fn flipping_any_one_claim_exits_1_with_its_gate_line() {
-        for id in lesson().ids() {
-            let mut claims = lesson();
+        let lesson = lesson();
+        for id in lesson.ids() {
+            let mut claims = lesson.clone();
             claims.flip(id).unwrap();
             assert_eq!(claims.exit(), Exit::Failed, "{id}");
             let text = claims.to_string();
