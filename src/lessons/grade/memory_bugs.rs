@@ -108,7 +108,7 @@ fn constant_missing(report: &Report) -> Vec<String> {
     }
     vec![
         "RUN_BUGGY_PASS is false in this program: it leaves the broken kernels out instead of \
-         repairing them; put the constant back and build without the `clean` feature"
+         repairing them; put the constant back, and grade memory_bugs and not memory_bugs_clean"
             .to_owned(),
     ]
 }
