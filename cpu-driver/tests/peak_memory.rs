@@ -32,10 +32,10 @@ fn child() {
             }
         }
         "small" => {
-            let kept: Vec<u64> = (0..192 * 256).map(|_| filled(4096)).collect();
+            let kept: Vec<u64> = (0..192 * 64).map(|_| filled(16 << 10)).collect();
             for address in kept {
                 assert_eq!(cuda.mem_free(address), 0);
-                assert_eq!(cuda.mem_free(filled(4096)), 0);
+                assert_eq!(cuda.mem_free(filled(16 << 10)), 0);
             }
         }
         other => panic!("{other}"),

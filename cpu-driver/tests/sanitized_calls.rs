@@ -61,6 +61,20 @@ const HEAP_LEAK: &str = "
 }
 ";
 
+/// Variables of every kind, which go with their module.
+const VARIABLES: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.global .align 4 .b32 plain;
+.const .align 4 .b32 constant = 7;
+.global .attribute(.managed) .align 4 .b32 managed = 7;
+.visible .entry idle()
+{
+    ret;
+}
+";
+
 const ONE: Shape = Shape {
     grid: 1,
     block: 1,
@@ -111,6 +125,10 @@ fn child() {
                 println!("CODE {}", cuda.launch(function, ONE, &[first]));
             }
             println!("CODE {}", cuda.synchronize());
+        }
+        "module variables" => {
+            let function = cuda.function(cuda.load(VARIABLES), "idle");
+            println!("CODE {}", cuda.launch(function, ONE, &[]));
         }
         "heap leak" => {
             let function = cuda.function(cuda.load(HEAP_LEAK), "keep");
@@ -232,6 +250,13 @@ fn what_a_kernel_keeps_of_the_device_heap_is_a_leak() {
         "========= LEAK SUMMARY: 48 bytes leaked in 3 allocations\n\
          ========= ERROR SUMMARY: 3 errors\n",
     );
+}
+
+#[test]
+fn variables_of_a_module_that_is_never_unloaded_are_no_leaks() {
+    let run = Run::of("module variables", leak_check());
+    assert_eq!(run.codes, [0]);
+    run.says(1, "LEAK SUMMARY: 0 bytes leaked in 0 allocations");
 }
 
 #[test]

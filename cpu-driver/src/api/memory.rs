@@ -192,7 +192,7 @@ fn advise(address: u64, bytes: usize) -> Outcome {
     let found = known(address)?;
     let end = address.checked_add(bytes as u64);
     match found.kind {
-        AllocationKind::Managed if end.is_some_and(|end| end <= found.range().end) => Ok(()),
+        kind if kind.is_managed() && end.is_some_and(|end| end <= found.range().end) => Ok(()),
         _ => Err(Code::INVALID_VALUE),
     }
 }

@@ -132,7 +132,7 @@ impl Prepared {
     ) -> Outcome {
         for def in &self.program.globals {
             let kind = match def.managed {
-                true => AllocationKind::Managed,
+                true => AllocationKind::ModuleManaged,
                 false => AllocationKind::Module,
             };
             let mut request = Request::new(kind, def.bytes.max(1), context.state.handle);

@@ -36,7 +36,7 @@ fn value(number: u32, address: u64, found: &Allocation) -> Result<Value, Code> {
         4 if found.kind.is_host() => Value::Word(address),
         6 => Value::Flag(false),
         7 => Value::Word(found.serial),
-        8 => Value::Flag(found.kind == AllocationKind::Managed),
+        8 => Value::Flag(found.kind.is_managed()),
         9 => Value::Half(found.device),
         10 | 15 => Value::Flag(false),
         11 => Value::Word(found.base),

@@ -214,6 +214,7 @@ fn leaks_are_reported_when_their_context_dies_and_not_again_at_exit() {
         AllocationKind::DeviceHeap,
         AllocationKind::HostPinned,
         AllocationKind::Module,
+        AllocationKind::ModuleManaged,
     ] {
         memory.allocate(Request::new(kind, 1_000, 1)).unwrap();
     }

@@ -106,7 +106,7 @@ pub(super) fn release_entry(entry: &Entry) {
 fn owns_addresses(entry: &Entry) -> bool {
     matches!(
         entry.allocation.kind,
-        AllocationKind::Managed | AllocationKind::HostPinned
+        AllocationKind::Managed | AllocationKind::ModuleManaged | AllocationKind::HostPinned
     )
 }
 

@@ -23,17 +23,25 @@ pub enum AllocationKind {
     HostRegistered,
     /// A `.global` or `.const` variable of a module.
     Module,
+    /// A `.managed` variable of a module: device pointer equals host pointer.
+    ModuleManaged,
     /// `malloc` in a kernel.
     DeviceHeap,
 }
 
 impl AllocationKind {
+    /// Managed memory, allocated or declared.
+    #[must_use]
+    pub fn is_managed(self) -> bool {
+        matches!(self, Self::Managed | Self::ModuleManaged)
+    }
+
     /// The device pointer is the host pointer.
     #[must_use]
     pub fn is_host(self) -> bool {
         matches!(
             self,
-            Self::Managed | Self::HostPinned | Self::HostRegistered
+            Self::Managed | Self::ModuleManaged | Self::HostPinned | Self::HostRegistered
         )
     }
 }
