@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use super::context::Context;
+use super::numerics::half::{BF16, F16};
 use crate::program::code::{Class, Exec, Op, Step};
 
 /// Number of lanes of a warp.
@@ -120,6 +121,12 @@ row_lane!(u8, u32, Word, |r: u32| r as u8, u32::from);
 row_lane!(i8, u32, Word, |r: u32| r as i8, |v: i8| v as u8 as u32);
 row_lane!(u16, u32, Word, |r: u32| r as u16, u32::from);
 row_lane!(i16, u32, Word, |r: u32| r as i16, |v: i16| v as u16 as u32);
+row_lane!(F16, u32, Word, |r: u32| F16(r as u16), |v: F16| u32::from(
+    v.0
+));
+row_lane!(BF16, u32, Word, |r: u32| BF16(r as u16), |v: BF16| {
+    u32::from(v.0)
+});
 row_lane!(u32, u32, Word, |r: u32| r, |v: u32| v);
 row_lane!(i32, u32, Word, |r: u32| r as i32, |v: i32| v as u32);
 row_lane!(f32, u32, Word, f32::from_bits, f32::to_bits);

@@ -9,7 +9,7 @@
 use super::context::{Context, Stop};
 use super::lanes::LANES;
 use super::launch::Fault;
-use super::ops::warp::{ONE_PLACE, classes_of};
+use super::ops::warp::{ONE_PLACE, classes_of, members_row};
 use super::warp::{Split, State};
 use crate::program::code::{ABSENT, Class, Op, Step};
 
@@ -50,7 +50,7 @@ impl Context<'_> {
             }
             self.set_activation(split.activation);
             let op = &self.grid.ops[split.pc as usize];
-            let members = self.words(op.aux);
+            let members = self.words(members_row(self, op));
             for lane in lanes(split.mask) {
                 waiting[lane] = Some((self.key(split.pc), members[lane]));
             }

@@ -39,6 +39,8 @@ pub fn assemble(linked: &Linked, layout: &Layout) -> Code {
     };
     code.calls = tables.calls;
     code.accesses = tables.accesses;
+    code.matrices = tables.matrices;
+    code.videos = tables.videos;
     code.sites = tables.sites;
     code.refusals = tables.refusals;
     code.frames = tables.frames;

@@ -202,6 +202,8 @@ pub struct Code {
     pub functions: Vec<FunctionCode>,
     pub calls: Vec<CallSite>,
     pub accesses: Vec<crate::machine::access::Access>,
+    pub matrices: Vec<crate::machine::ops::mma::Shape>,
+    pub videos: Vec<crate::machine::ops::video::Video>,
     pub sites: Vec<SiteInfo>,
     pub frames: Vec<Vec<Frame>>,
     /// Messages of operations that are not implemented.

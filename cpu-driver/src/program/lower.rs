@@ -49,6 +49,8 @@ pub struct Tables {
     pub sites: Vec<SiteInfo>,
     pub refusals: Vec<String>,
     pub frames: Vec<Vec<Frame>>,
+    pub matrices: Vec<ops::mma::Shape>,
+    pub videos: Vec<ops::video::Video>,
 }
 
 pub struct Lowering<'p> {

@@ -143,7 +143,7 @@ impl Host {
             block: [block, 1, 1],
             dynamic_shared: 0,
             cooperative: false,
-            instruction_budget: 200_000_000,
+            instruction_budget: 2_000_000,
             context: 1,
         };
         run(kernel, &config, &packed, &self.memory, observer)

@@ -80,6 +80,11 @@ impl Format {
         1 - self.bias() - self.mantissa_bits as i32
     }
 
+    /// Bits of the smallest normal number as an `f32`.
+    pub const fn smallest_normal_f32(self) -> u32 {
+        ((128 - self.bias()) as u32) << 23
+    }
+
     pub const fn sign_bit(self) -> u64 {
         1 << (self.exponent_bits + self.mantissa_bits)
     }
@@ -218,6 +223,14 @@ impl Format {
                 if negative { -magnitude } else { magnitude }
             }
         }
+    }
+
+    /// A NaN of `f64` cut to this format and made quiet, sign kept.
+    pub const fn cut_nan(self, bits: u64) -> u64 {
+        let quiet = 1 << (self.mantissa_bits - 1);
+        let payload = (bits & ((1 << 52) - 1)) >> (52 - self.mantissa_bits);
+        let sign = if bits >> 63 != 0 { self.sign_bit() } else { 0 };
+        sign | self.infinity() | quiet | payload
     }
 
     /// Rounds an `f64` into this format. NaN gives the canonical NaN (in a

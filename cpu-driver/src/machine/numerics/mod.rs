@@ -1,6 +1,8 @@
 //! Arithmetic as the hardware does it, where Rust's own operators differ.
 
 pub mod approximate;
+pub mod dot;
 pub mod formats;
+pub mod half;
 pub mod single;
 pub mod soft;

@@ -7,11 +7,56 @@ use super::soft;
 /// NVIDIA's `f32` operations never pass a NaN's payload on.
 #[inline(always)]
 pub fn canonical(x: f32) -> f32 {
-    if x.is_nan() {
-        f32::from_bits(0x7fff_ffff)
+    // On the bits: a compiler may take any NaN for any other.
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 {
+        0x7fff_ffff
     } else {
-        x
+        bits
+    })
+}
+
+/// What an `f64` operation gives where one of its operands is a NaN: the last
+/// NaN in the order given, made quiet.
+#[inline(always)]
+pub fn propagate64<const N: usize>(result: f64, operands: [f64; N]) -> f64 {
+    let mut bits = result.to_bits();
+    for operand in operands {
+        if operand.is_nan() {
+            bits = operand.to_bits() | 1 << 51;
+        }
     }
+    f64::from_bits(bits)
+}
+
+/// `.ftz` looks at the result before it is rounded: an exact value below the
+/// smallest normal number is flushed even where rounding would reach it.
+#[inline(always)]
+fn flush_tiny<const FTZ: bool>(rounded: f32, exact: f64) -> f32 {
+    if FTZ && exact.abs() < f64::from(f32::MIN_POSITIVE) {
+        f32::from_bits(rounded.to_bits() & 0x8000_0000)
+    } else {
+        rounded
+    }
+}
+
+/// `a * b` of flushed operands.
+#[inline(always)]
+pub fn multiply32_ftz<const R: Rounding, const FTZ: bool>(a: f32, b: f32) -> f32 {
+    flush_tiny::<FTZ>(multiply32::<R>(a, b), f64::from(a) * f64::from(b))
+}
+
+/// `a * b + c` of flushed operands.
+#[inline(always)]
+pub fn fused32_ftz<const R: Rounding, const FTZ: bool>(a: f32, b: f32, c: f32) -> f32 {
+    let exact = f64::from(a) * f64::from(b) + f64::from(c);
+    flush_tiny::<FTZ>(fused32::<R>(a, b, c), exact)
+}
+
+/// `a / b` of flushed operands.
+#[inline(always)]
+pub fn divide32_ftz<const R: Rounding, const FTZ: bool>(a: f32, b: f32) -> f32 {
+    flush_tiny::<FTZ>(divide32::<R>(a, b), f64::from(a) / f64::from(b))
 }
 
 /// Subnormals become zero of the same sign.
@@ -95,48 +140,59 @@ pub fn root32<const R: Rounding>(a: f32) -> f32 {
 
 #[inline(always)]
 pub fn add64<const R: Rounding>(a: f64, b: f64) -> f64 {
-    if R == RN {
-        return a + b;
-    }
-    f64::from_bits(soft::add(formats::F64, a.to_bits(), b.to_bits(), R))
+    let sum = if R == RN {
+        a + b
+    } else {
+        f64::from_bits(soft::add(formats::F64, a.to_bits(), b.to_bits(), R))
+    };
+    propagate64(sum, [a, b])
 }
 
 #[inline(always)]
 pub fn multiply64<const R: Rounding>(a: f64, b: f64) -> f64 {
-    if R == RN {
-        return a * b;
-    }
-    f64::from_bits(soft::multiply(formats::F64, a.to_bits(), b.to_bits(), R))
+    let product = if R == RN {
+        a * b
+    } else {
+        f64::from_bits(soft::multiply(formats::F64, a.to_bits(), b.to_bits(), R))
+    };
+    propagate64(product, [a, b])
 }
 
 #[inline(always)]
 pub fn fused64<const R: Rounding>(a: f64, b: f64, c: f64) -> f64 {
-    if R == RN {
-        return a.mul_add(b, c);
-    }
-    f64::from_bits(soft::fused(
-        formats::F64,
-        a.to_bits(),
-        b.to_bits(),
-        c.to_bits(),
-        R,
-    ))
+    let sum = if R == RN {
+        a.mul_add(b, c)
+    } else {
+        f64::from_bits(soft::fused(
+            formats::F64,
+            a.to_bits(),
+            b.to_bits(),
+            c.to_bits(),
+            R,
+        ))
+    };
+    propagate64(sum, [a, b, c])
 }
 
 #[inline(always)]
 pub fn divide64<const R: Rounding>(a: f64, b: f64) -> f64 {
-    if R == RN {
-        return a / b;
-    }
-    f64::from_bits(soft::divide(formats::F64, a.to_bits(), b.to_bits(), R))
+    let quotient = if R == RN {
+        a / b
+    } else {
+        f64::from_bits(soft::divide(formats::F64, a.to_bits(), b.to_bits(), R))
+    };
+    // The division routine looks at the dividend first.
+    propagate64(quotient, [b, a])
 }
 
 #[inline(always)]
 pub fn root64<const R: Rounding>(a: f64) -> f64 {
-    if R == RN {
-        return a.sqrt();
-    }
-    f64::from_bits(soft::square_root(formats::F64, a.to_bits(), R))
+    let root = if R == RN {
+        a.sqrt()
+    } else {
+        f64::from_bits(soft::square_root(formats::F64, a.to_bits(), R))
+    };
+    propagate64(root, [a])
 }
 
 /// `min`: a number wins over a NaN, −0 is below +0.
@@ -167,16 +223,21 @@ pub fn max32<const NAN: bool>(a: f32, b: f32) -> f32 {
 #[inline(always)]
 pub fn min64(a: f64, b: f64) -> f64 {
     if a.is_nan() {
-        return b;
+        return quiet(b);
     }
     let less = a < b || (a == b && a.is_sign_negative());
     if less || b.is_nan() { a } else { b }
 }
 
 #[inline(always)]
+fn quiet(x: f64) -> f64 {
+    propagate64(x, [x])
+}
+
+#[inline(always)]
 pub fn max64(a: f64, b: f64) -> f64 {
     if a.is_nan() {
-        return b;
+        return quiet(b);
     }
     let greater = a > b || (a == b && a.is_sign_positive());
     if greater || b.is_nan() { a } else { b }

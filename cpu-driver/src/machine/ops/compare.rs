@@ -132,6 +132,9 @@ fn compare(
 
 /// `setp.cmp{.bool}{.ftz}.type p{|q}, a, b{, c}`
 fn setp(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Refusal> {
+    if instruction.modifiers.iter().any(|m| m.ends_with("16x2")) {
+        return super::half::compare_pairs(lowering, instruction);
+    }
     let comparison = comparison(instruction);
     let Some((target, sources)) = instruction.operands.split_first() else {
         return refuse("no operands");
@@ -176,10 +179,12 @@ fn set(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Ref
     let Some(at) = words.iter().position(|w| scalar_type(w).is_some()) else {
         return refuse("expected a type");
     };
-    let ty = scalar_type(words.remove(at));
-    let one = match ty {
+    let one = match scalar_type(words.remove(at)) {
         Some(ScalarType::U32 | ScalarType::S32) => u32::MAX,
+        Some(ScalarType::U16 | ScalarType::S16) => 0xffff,
         Some(ScalarType::F32) => 1f32.to_bits(),
+        Some(ScalarType::F16 | ScalarType::F16x2) => 0x3c00,
+        Some(ScalarType::BF16 | ScalarType::BF16x2) => 0x3f80,
         _ => return refuse("this form is not implemented"),
     };
     let Some((target, sources)) = instruction.operands.split_first() else {
@@ -188,20 +193,47 @@ fn set(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Ref
     if sources.len() != 2 + usize::from(comparison.combine.is_some()) {
         return refuse("wrong number of operands");
     }
-    let mut found = compare(lowering, &words, sources, NONE)?;
-    if let Some(combine) = comparison.combine {
-        let third = lowering.source(&sources[2], Class::Predicate)?;
+    let combine = match comparison.combine {
+        Some(combine) => {
+            let third = lowering.source(&sources[2], Class::Predicate)?;
+            Some((form(combine, &["pred"])?, third))
+        }
+        None => None,
+    };
+    let dst = lowering.target(target, Class::Word)?;
+    if !words.iter().any(|w| w.ends_with("16x2")) {
+        let found = compare(lowering, &words, sources, NONE)?;
+        chosen(lowering, found, combine, one, dst)?;
+        return Ok(());
+    }
+    // A pair: both halves compared, then put together.
+    let (low, high) = super::half::compared_halves(lowering, &words, sources)?;
+    let low = chosen(lowering, low, combine, one, NONE)?;
+    let high = chosen(lowering, high, combine, one, NONE)?;
+    let pack = form("%pack", &["b16x2"])?;
+    emit_lane_values(lowering, &pack, dst, [low, high, NONE, NONE]);
+    Ok(())
+}
+
+/// `one` where the predicate (combined with another) holds, otherwise 0.
+fn chosen(
+    lowering: &mut Lowering<'_>,
+    mut found: Value,
+    combine: Option<(LaneForm, Value)>,
+    one: u32,
+    dst: Value,
+) -> Result<Value, Refusal> {
+    if let Some((combine, third)) = combine {
         let combined = written(lowering, NONE, Class::Predicate);
-        let combine = form(combine, &["pred"])?;
         emit_lane_values(lowering, &combine, combined, [found, third, NONE, NONE]);
         found = combined;
     }
-    let dst = lowering.target(target, Class::Word)?;
+    let dst = written(lowering, dst, Class::Word);
     let select = form("selp", &["b32"])?;
     let (yes, no) = (
         Value::Constant(Constant::Word(one)),
         Value::Constant(Constant::Word(0)),
     );
     emit_lane_values(lowering, &select, dst, [yes, no, found, NONE]);
-    Ok(())
+    Ok(dst)
 }

@@ -7,7 +7,7 @@ use super::{Family, emit_lane_values, find_lane, written};
 use crate::lane;
 use crate::machine::lanes::{Lane, LaneForm, Map1, form1};
 use crate::machine::numerics::formats::{self, RM, RN, RP, RZ, Rounding};
-use crate::machine::numerics::single::{finish, flush_if, saturate};
+use crate::machine::numerics::single::{canonical, finish, flush_if, saturate};
 use crate::program::code::Class;
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::modifiers::{bytes_of, is_signed, scalar_type};
@@ -24,6 +24,39 @@ fn lanes(out: &mut Vec<LaneForm>) {
     to_integers(out);
     from_integers(out);
     floats(out);
+    packs(out);
+}
+
+/// `cvt.pack.sat`: two integers limited and put side by side, above those of a
+/// third operand where the type is small.
+fn packs(out: &mut Vec<LaneForm>) {
+    fn limit(a: i32, bits: u32, signed: bool) -> u32 {
+        let (low, high) = if signed {
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        } else {
+            (0, (1 << bits) - 1)
+        };
+        a.clamp(low, high) as u32 & ((1 << bits) - 1)
+    }
+    fn pack(a: i32, b: i32, c: u32, bits: u32, signed: bool) -> u32 {
+        c.checked_shl(2 * bits).unwrap_or(0)
+            | limit(a, bits, signed) << bits
+            | limit(b, bits, signed)
+    }
+    lane!(out, "cvt.pack.sat.s16.s32", (a: i32, b: i32) -> u32, pack(a, b, 0, 16, true));
+    lane!(out, "cvt.pack.sat.u16.s32", (a: i32, b: i32) -> u32, pack(a, b, 0, 16, false));
+    lane!(out, "cvt.pack.sat.s8.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 8, true));
+    lane!(out, "cvt.pack.sat.u8.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 8, false));
+    lane!(out, "cvt.pack.sat.s4.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 4, true));
+    lane!(out, "cvt.pack.sat.u4.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 4, false));
+    lane!(out, "cvt.pack.sat.s2.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 2, true));
+    lane!(out, "cvt.pack.sat.u2.s32.b32", (a: i32, b: i32, c: u32) -> u32,
+        pack(a, b, c, 2, false));
 }
 
 macro_rules! between {
@@ -191,6 +224,9 @@ fn from_integers(out: &mut Vec<LaneForm>) {
 
 #[inline(always)]
 fn narrow<const R: Rounding, const FTZ: bool, const SAT: bool>(a: f64) -> f32 {
+    if a.is_nan() && !SAT {
+        return f32::from_bits(formats::F32.cut_nan(a.to_bits()) as u32);
+    }
     let x = if R == RN {
         a as f32
     } else {
@@ -224,6 +260,8 @@ macro_rules! to_integral {
             finish::<true, true>(integral::<$rounding>(flush_if::<true>(a).into()) as f32));
         lane!($out, concat!("cvt.", $name, ".f64.f64"), (a: f64) -> f64,
             integral::<$rounding>(a));
+        lane!($out, concat!("cvt.", $name, ".sat.f64.f64"), (a: f64) -> f64,
+            saturate64(integral::<$rounding>(a)));
     };
 }
 
@@ -237,13 +275,20 @@ fn floats(out: &mut Vec<LaneForm>) {
     to_integral!(out, RM, "rmi");
     to_integral!(out, RP, "rpi");
     lane!(out, "cvt.f64.f32", (a: f32) -> f64, a.into());
-    lane!(out, "cvt.ftz.f64.f32", (a: f32) -> f64, flush_if::<true>(a).into());
+    lane!(out, "cvt.ftz.f64.f32", (a: f32) -> f64, canonical(flush_if::<true>(a)).into());
+    lane!(out, "cvt.sat.f64.f32", (a: f32) -> f64, saturate(a).into());
+    lane!(out, "cvt.ftz.sat.f64.f32", (a: f32) -> f64, saturate(flush_if::<true>(a)).into());
     lane!(out, "cvt.f32.f32", (a: f32) -> f32, a);
-    lane!(out, "cvt.ftz.f32.f32", (a: f32) -> f32, flush_if::<true>(a));
+    lane!(out, "cvt.ftz.f32.f32", (a: f32) -> f32, canonical(flush_if::<true>(a)));
     lane!(out, "cvt.sat.f32.f32", (a: f32) -> f32, saturate(a));
     lane!(out, "cvt.ftz.sat.f32.f32", (a: f32) -> f32, saturate(flush_if::<true>(a)));
     lane!(out, "cvt.f64.f64", (a: f64) -> f64, a);
-    lane!(out, "cvt.sat.f64.f64", (a: f64) -> f64, if a > 0.0 { a.min(1.0) } else { 0.0 });
+    lane!(out, "cvt.sat.f64.f64", (a: f64) -> f64, saturate64(a));
+}
+
+/// Into [0, 1], NaN to +0.
+fn saturate64(x: f64) -> f64 {
+    if x > 0.0 { x.min(1.0) } else { 0.0 }
 }
 
 /// `cvt` by the tables; an integer target register may be wider than its type,
@@ -267,7 +312,8 @@ fn cvt(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Ref
             _ => lowering.source(operand, form.src[at])?,
         };
     }
-    let narrow_type = types.first().copied();
+    // A pack fills its register.
+    let narrow_type = types.first().copied().filter(|_| !words.contains(&"pack"));
     match (lowering.register_class(target), form.dst, narrow_type) {
         (Some(Class::Long), Class::Word, Some(ty)) => {
             let dst = lowering.target(target, Class::Long)?;

@@ -22,21 +22,27 @@ macro_rules! single2 {
             type D = f32;
             #[inline(always)]
             fn f(a: f32, b: f32) -> f32 {
-                finish::<FTZ, SAT>($f::<R>(flush_if::<FTZ>(a), flush_if::<FTZ>(b)))
+                finish::<FTZ, SAT>($f::<R, FTZ>(flush_if::<FTZ>(a), flush_if::<FTZ>(b)))
             }
         }
     };
 }
 
+// Sums below the smallest normal number are exact: flushing them late is right.
 #[inline(always)]
-fn subtract32<const R: Rounding>(a: f32, b: f32) -> f32 {
+fn sum32<const R: Rounding, const FTZ: bool>(a: f32, b: f32) -> f32 {
+    add32::<R>(a, b)
+}
+
+#[inline(always)]
+fn subtract32<const R: Rounding, const FTZ: bool>(a: f32, b: f32) -> f32 {
     add32::<R>(a, -b)
 }
 
-single2!(Add32, add32);
+single2!(Add32, sum32);
 single2!(Subtract32, subtract32);
-single2!(Multiply32, multiply32);
-single2!(Divide32, divide32);
+single2!(Multiply32, multiply32_ftz);
+single2!(Divide32, divide32_ftz);
 
 struct Fused32<const R: Rounding, const FTZ: bool, const SAT: bool>;
 impl<const R: Rounding, const FTZ: bool, const SAT: bool> Map3 for Fused32<R, FTZ, SAT> {
@@ -46,7 +52,7 @@ impl<const R: Rounding, const FTZ: bool, const SAT: bool> Map3 for Fused32<R, FT
     type D = f32;
     #[inline(always)]
     fn f(a: f32, b: f32, c: f32) -> f32 {
-        finish::<FTZ, SAT>(fused32::<R>(
+        finish::<FTZ, SAT>(fused32_ftz::<R, FTZ>(
             flush_if::<FTZ>(a),
             flush_if::<FTZ>(b),
             flush_if::<FTZ>(c),
@@ -167,26 +173,32 @@ fn lanes(out: &mut Vec<LaneForm>) {
 }
 
 fn signs(out: &mut Vec<LaneForm>) {
-    lane!(out, "neg.f32", (a: u32) -> u32, a ^ 0x8000_0000);
-    lane!(out, "abs.f32", (a: u32) -> u32, a & 0x7fff_ffff);
-    lane!(out, "neg.ftz.f32", (a: f32) -> f32, -flush(a));
-    lane!(out, "abs.ftz.f32", (a: f32) -> f32, flush(a).abs());
-    lane!(out, "neg.f64", (a: u64) -> u64, a ^ 1 << 63);
-    lane!(out, "abs.f64", (a: u64) -> u64, a & !(1 << 63));
+    lane!(out, "neg.f32", (a: f32) -> f32, canonical(-a));
+    lane!(out, "abs.f32", (a: f32) -> f32, canonical(a.abs()));
+    lane!(out, "neg.ftz.f32", (a: f32) -> f32, canonical(-flush(a)));
+    lane!(out, "abs.ftz.f32", (a: f32) -> f32, canonical(flush(a).abs()));
+    // A NaN keeps its sign and becomes quiet.
+    lane!(out, "neg.f64", (a: f64) -> f64, propagate64(-a, [a]));
+    lane!(out, "abs.f64", (a: f64) -> f64, propagate64(a.abs(), [a]));
     lane!(out, "copysign.f32", (a: u32, b: u32) -> u32, a & 0x8000_0000 | b & 0x7fff_ffff);
     lane!(out, "copysign.f64", (a: u64, b: u64) -> u64, a & 1 << 63 | b & !(1 << 63));
     lane!(out, "testp.finite.f32", (a: f32) -> bool, a.is_finite());
     lane!(out, "testp.infinite.f32", (a: f32) -> bool, a.is_infinite());
     lane!(out, "testp.number.f32", (a: f32) -> bool, !a.is_nan());
     lane!(out, "testp.notanumber.f32", (a: f32) -> bool, a.is_nan());
-    lane!(out, "testp.normal.f32", (a: f32) -> bool, a.is_normal());
+    lane!(out, "testp.normal.f32", (a: f32) -> bool, ordinary(a.into()) && !a.is_subnormal());
     lane!(out, "testp.subnormal.f32", (a: f32) -> bool, a.is_subnormal());
     lane!(out, "testp.finite.f64", (a: f64) -> bool, a.is_finite());
     lane!(out, "testp.infinite.f64", (a: f64) -> bool, a.is_infinite());
     lane!(out, "testp.number.f64", (a: f64) -> bool, !a.is_nan());
     lane!(out, "testp.notanumber.f64", (a: f64) -> bool, a.is_nan());
-    lane!(out, "testp.normal.f64", (a: f64) -> bool, a.is_normal());
+    lane!(out, "testp.normal.f64", (a: f64) -> bool, ordinary(a) && !a.is_subnormal());
     lane!(out, "testp.subnormal.f64", (a: f64) -> bool, a.is_subnormal());
+}
+
+/// Zero counts as normal.
+fn ordinary(x: f64) -> bool {
+    x.is_finite()
 }
 
 /// With `.xorsign.abs` the magnitudes are compared and the result takes the
@@ -235,6 +247,15 @@ macro_rules! approximation {
     };
 }
 
+/// Subnormals become zero of the same sign.
+fn flush64(x: f64) -> f64 {
+    if x.is_subnormal() {
+        0f64.copysign(x)
+    } else {
+        x
+    }
+}
+
 fn approximate(out: &mut Vec<LaneForm>) {
     approximation!(out, "ex2", exp2);
     approximation!(out, "lg2", log2);
@@ -249,8 +270,8 @@ fn approximate(out: &mut Vec<LaneForm>) {
     lane!(out, "div.full.f32", (a: f32, b: f32) -> f32, approx::quotient_full::<false>(a, b));
     lane!(out, "div.full.ftz.f32", (a: f32, b: f32) -> f32, approx::quotient_full::<true>(a, b));
     lane!(out, "rcp.approx.ftz.f64", (a: f64) -> f64,
-        approx::upper_word(1.0 / approx::upper_word(a)));
+        approx::upper_word(flush64(1.0 / flush64(approx::upper_word(a)))));
     lane!(out, "rsqrt.approx.ftz.f64", (a: f64) -> f64,
-        approx::upper_word(1.0 / approx::upper_word(a).sqrt()));
+        approx::upper_word(1.0 / flush64(approx::upper_word(a)).sqrt()));
     lane!(out, "rsqrt.approx.f64", (a: f64) -> f64, 1.0 / a.sqrt());
 }

@@ -147,6 +147,8 @@ fn small_products(out: &mut Vec<LaneForm>) {
         (unsigned(a, b) as u32).wrapping_add(c));
     lane!(out, "mad24.lo.s32", (a: u32, b: u32, c: u32) -> u32,
         (signed(a, b) as u32).wrapping_add(c));
+    lane!(out, "mad24.hi.sat.s32", (a: u32, b: u32, c: i32) -> i32,
+        ((signed(a, b) >> 16) as i32).saturating_add(c));
     lane!(out, "mad24.hi.u32", (a: u32, b: u32, c: u32) -> u32,
         ((unsigned(a, b) >> 16) as u32).wrapping_add(c));
     lane!(out, "mad24.hi.s32", (a: u32, b: u32, c: u32) -> u32,
@@ -228,17 +230,18 @@ fn nth_set(mask: u32, base: u32, offset: i32) -> u32 {
     u32::MAX
 }
 
-/// `bfe` and `bfi`: position and length are the low bytes of their operands.
+/// `bfe` and `bfi`: in the 32-bit forms position and length are the low bytes
+/// of their operands, in the 64-bit forms all of them.
 fn fields(out: &mut Vec<LaneForm>) {
     fn signed(a: u64, position: u32, length: u32, width: u32) -> u64 {
-        let (position, length) = (position & 0xff, length & 0xff);
         let top = width - 1;
-        let sign_at = (position + length).saturating_sub(1).min(top);
+        let sign_at = position.saturating_add(length).saturating_sub(1).min(top);
         let sign = length != 0 && a >> sign_at & 1 != 0;
         let mut value = 0u64;
         for bit in 0..width {
-            let set = if bit < length && position + bit <= top {
-                a >> (position + bit) & 1 != 0
+            let from = position.saturating_add(bit);
+            let set = if bit < length && from <= top {
+                a >> from & 1 != 0
             } else {
                 sign
             };
@@ -247,7 +250,6 @@ fn fields(out: &mut Vec<LaneForm>) {
         value
     }
     fn unsigned(a: u64, position: u32, length: u32) -> u64 {
-        let (position, length) = (position & 0xff, length & 0xff);
         let moved = a.checked_shr(position).unwrap_or(0);
         if length >= 64 {
             moved
@@ -256,7 +258,6 @@ fn fields(out: &mut Vec<LaneForm>) {
         }
     }
     fn insert(a: u64, b: u64, position: u32, length: u32) -> u64 {
-        let (position, length) = (position & 0xff, length & 0xff);
         let ones = if length >= 64 {
             u64::MAX
         } else {
@@ -265,12 +266,12 @@ fn fields(out: &mut Vec<LaneForm>) {
         let mask = ones.checked_shl(position).unwrap_or(0);
         b & !mask | a.checked_shl(position).unwrap_or(0) & mask
     }
-    lane!(out, "bfe.u32", (a: u32, p: u32, n: u32) -> u32, unsigned(a.into(), p, n) as u32);
+    lane!(out, "bfe.u32", (a: u32, p: u32, n: u32) -> u32, unsigned(a.into(), p & 0xff, n & 0xff) as u32);
     lane!(out, "bfe.u64", (a: u64, p: u32, n: u32) -> u64, unsigned(a, p, n));
-    lane!(out, "bfe.s32", (a: u32, p: u32, n: u32) -> u32, signed(a.into(), p, n, 32) as u32);
+    lane!(out, "bfe.s32", (a: u32, p: u32, n: u32) -> u32, signed(a.into(), p & 0xff, n & 0xff, 32) as u32);
     lane!(out, "bfe.s64", (a: u64, p: u32, n: u32) -> u64, signed(a, p, n, 64));
     lane!(out, "bfi.b32", (a: u32, b: u32, p: u32, n: u32) -> u32,
-        insert(a.into(), b.into(), p, n) as u32);
+        insert(a.into(), b.into(), p & 0xff, n & 0xff) as u32);
     lane!(out, "bfi.b64", (a: u64, b: u64, p: u32, n: u32) -> u64, insert(a, b, p, n));
 }
 

@@ -3,6 +3,7 @@
 use super::{Family, lane as decode_lane};
 use crate::lane;
 use crate::machine::lanes::LaneForm;
+use crate::machine::numerics::single::flush;
 use crate::program::code::{Class, Constant};
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::operation::Value;
@@ -29,8 +30,10 @@ macro_rules! selection {
         lane!($out, concat!("slct.", $names, ".s32"), (a: $t, b: $t, c: i32) -> $t,
             if c >= 0 { a } else { b });
         // A NaN selects the second operand.
-        lane!($out, concat!("slct{,.ftz}.", $names, ".f32"), (a: $t, b: $t, c: f32) -> $t,
+        lane!($out, concat!("slct.", $names, ".f32"), (a: $t, b: $t, c: f32) -> $t,
             if c >= 0.0 { a } else { b });
+        lane!($out, concat!("slct.ftz.", $names, ".f32"), (a: $t, b: $t, c: f32) -> $t,
+            if flush(c) >= 0.0 { a } else { b });
     };
 }
 

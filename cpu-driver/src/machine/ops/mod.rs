@@ -5,18 +5,26 @@
 //! others decode their opcodes themselves (`decoders`). A form that no family
 //! knows is refused and fails when a kernel reaches it.
 
+pub mod atomic;
 pub mod barrier;
 pub mod call;
 pub mod compare;
 pub mod control;
 pub mod convert;
+pub mod copy_async;
 pub mod float;
+pub mod half;
+pub mod half_convert;
 pub mod integer;
 pub mod logic;
+pub mod matrix;
+pub mod mbarrier;
 pub mod memory;
+pub mod mma;
 pub mod moves;
 pub mod special;
 pub mod transfer;
+pub mod video;
 pub mod warp;
 
 use std::collections::HashMap;
@@ -42,16 +50,24 @@ pub struct Family {
 pub fn no_lanes(_: &mut Vec<LaneForm>) {}
 
 const FAMILIES: &[Family] = &[
+    atomic::FAMILY,
     barrier::FAMILY,
     call::FAMILY,
     compare::FAMILY,
     control::FAMILY,
     convert::FAMILY,
+    copy_async::FAMILY,
     float::FAMILY,
+    half::FAMILY,
+    half_convert::FAMILY,
     integer::FAMILY,
     logic::FAMILY,
+    matrix::FAMILY,
+    mbarrier::FAMILY,
     memory::FAMILY,
+    mma::FAMILY,
     moves::FAMILY,
+    video::FAMILY,
     warp::FAMILY,
 ];
 

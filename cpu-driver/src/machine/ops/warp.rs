@@ -36,7 +36,8 @@ pub fn together(exec: Exec, members: Value, source: Class, target: Class) -> Ope
     operation
 }
 
-/// In `imm`: the operation's members must stand at one place.
+/// In `imm`: the operation's members must stand at one place, and their masks
+/// come first in the operand list.
 pub const ONE_PLACE: u64 = 1 << 63;
 
 fn code_of(class: Class) -> u64 {
@@ -45,6 +46,16 @@ fn code_of(class: Class) -> u64 {
         Class::Long => 2,
         Class::Predicate => 3,
         Class::None | Class::Quad => 0,
+    }
+}
+
+/// The row with the member masks: `aux`, or the first entry of the list where
+/// the operation has one.
+pub fn members_row(cx: &Context<'_>, op: &Op) -> u32 {
+    if op.imm & ONE_PLACE != 0 {
+        cx.grid.code.lists[op.aux as usize]
+    } else {
+        op.aux
     }
 }
 
@@ -230,9 +241,13 @@ fn elect(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), R
 
 /// Runs `perform` for each group of lanes once its members are all here.
 #[inline(always)]
-pub fn in_groups(cx: &mut Context<'_>, op: &Op, perform: impl Fn(&mut Context<'_>, &Op)) -> Step {
+pub fn in_groups(
+    cx: &mut Context<'_>,
+    op: &Op,
+    perform: impl FnOnce(&mut Context<'_>, &Op),
+) -> Step {
     if !cx.gathered {
-        let members = *cx.words(op.aux);
+        let members = *cx.words(members_row(cx, op));
         let first = members[cx.first_lane() as usize];
         let mut same = true;
         for lane in 0..LANES {

@@ -1,0 +1,364 @@
+//! What tensor cores compute: `D = A·B + C` for `mma.sync`.
+//!
+//! Integers are exact. Floats follow the fused, truncating model: in steps of
+//! [`step`] products, all products and the accumulator are aligned to the
+//! largest exponent among them, cut (towards zero) at [`FRACTION`] bits below
+//! it, added exactly, and the sum is cut to `f32` (or rounded to nearest for an
+//! `f16` accumulator). Products are exact and their exponents are the sums of
+//! the factors' exponents, before normalisation. The model and its parameters
+//! for Hopper are those of arXiv 2511.10909, checked against bits recorded on
+//! an H200 (`forms/mma`); other architectures are unmeasured here. FP8
+//! operands are widened to `f16` first, as sm_90 does for `mma.sync`.
+
+use super::formats::{self, Format, Parts, RN, RZ};
+use super::half::{F16, Half};
+use super::single::fused64;
+use crate::machine::ops::mma::Shape;
+use crate::program::code::Class;
+use crate::ptx::ast::ScalarType;
+
+/// Fraction bits kept below the largest exponent.
+pub const FRACTION: i32 = 25;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    F16,
+    BF16,
+    TF32,
+    F32,
+    F64,
+    E4M3,
+    E5M2,
+    S8,
+    U8,
+    S4,
+    U4,
+    B1,
+}
+
+impl Element {
+    pub fn bits(self) -> u32 {
+        match self {
+            Element::F16 | Element::BF16 => 16,
+            Element::TF32 | Element::F32 => 32,
+            Element::F64 => 64,
+            Element::E4M3 | Element::E5M2 | Element::S8 | Element::U8 => 8,
+            Element::S4 | Element::U4 => 4,
+            Element::B1 => 1,
+        }
+    }
+
+    pub fn class(self) -> Class {
+        if self == Element::F64 {
+            Class::Long
+        } else {
+            Class::Word
+        }
+    }
+
+    pub fn per_register(self) -> usize {
+        (32 / self.bits()).max(1) as usize
+    }
+
+    fn format(self) -> Format {
+        match self {
+            Element::BF16 => formats::BF16,
+            Element::TF32 => formats::TF32,
+            Element::F32 => formats::F32,
+            // FP8 operands are widened first.
+            _ => formats::F16,
+        }
+    }
+
+    fn small(self) -> Format {
+        if self == Element::E4M3 {
+            formats::E4M3
+        } else {
+            formats::E5M2
+        }
+    }
+
+    fn integer(self, bits: u64) -> i64 {
+        match self {
+            Element::S8 => i64::from(bits as i8),
+            Element::S4 => (bits as i64) << 60 >> 60,
+            _ => bits as i64,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Float,
+    Double,
+    Integer,
+    XorCount,
+    AndCount,
+}
+
+/// Products that are summed at once.
+pub fn step(shape: &Shape) -> usize {
+    match shape.a {
+        Element::TF32 => shape.k.min(8),
+        _ => shape.k.min(16),
+    }
+}
+
+/// `m × 8` results as bits. A and B have k innermost.
+pub fn multiply(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
+    match shape.kind {
+        Kind::Float => floats(shape, a, b, c),
+        Kind::Double => each(shape, c, |i, j, c| double(shape.k, &a[i..], &b[j..], c)),
+        Kind::Integer => each(shape, c, |i, j, c| {
+            let sum: i64 = (0..shape.k)
+                .map(|k| shape.a.integer(a[i + k]) * shape.b.integer(b[j + k]))
+                .sum();
+            whole(sum, c, shape.saturate)
+        }),
+        Kind::XorCount | Kind::AndCount => each(shape, c, |i, j, c| {
+            let sum: i64 = (0..shape.k)
+                .map(|k| {
+                    let (x, y) = (a[i + k], b[j + k]);
+                    (if shape.kind == Kind::XorCount {
+                        x ^ y
+                    } else {
+                        x & y
+                    }) as i64
+                })
+                .sum();
+            whole(sum, c, false)
+        }),
+    }
+}
+
+/// Every element of the result from where its row of A and column of B start.
+fn each(shape: &Shape, c: &[u64], f: impl Fn(usize, usize, u64) -> u64) -> Vec<u64> {
+    (0..shape.m * 8)
+        .map(|at| f(at / 8 * shape.k, at % 8 * shape.k, c[at]))
+        .collect()
+}
+
+fn whole(sum: i64, c: u64, saturate: bool) -> u64 {
+    let total = sum + i64::from(c as u32 as i32);
+    let value = if saturate {
+        total.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+    } else {
+        total as i32
+    };
+    u64::from(value as u32)
+}
+
+/// A chain of fused operations in the order of k.
+fn double(k: usize, a: &[u64], b: &[u64], c: u64) -> u64 {
+    let mut sum = f64::from_bits(c);
+    for at in 0..k {
+        sum = fused64::<RN>(f64::from_bits(a[at]), f64::from_bits(b[at]), sum);
+    }
+    sum.to_bits()
+}
+
+/// A factor: `mantissa · 2^(exponent - fraction bits)`, with the exponent of
+/// the leading bit's place (not normalised for subnormals).
+#[derive(Clone, Copy)]
+struct Factor {
+    mantissa: i64,
+    exponent: i32,
+    special: Special,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Special {
+    No,
+    Nan,
+    Infinite,
+}
+
+fn factor(format: Format, bits: u64) -> Factor {
+    match format.split(bits) {
+        Parts::Nan => Factor {
+            mantissa: 0,
+            exponent: 0,
+            special: Special::Nan,
+        },
+        Parts::Infinite { negative } => Factor {
+            mantissa: if negative { -1 } else { 1 },
+            exponent: 0,
+            special: Special::Infinite,
+        },
+        Parts::Finite {
+            negative,
+            mantissa,
+            exponent,
+        } => Factor {
+            mantissa: if negative {
+                -(mantissa as i64)
+            } else {
+                mantissa as i64
+            },
+            exponent: exponent + format.mantissa_bits as i32,
+            special: Special::No,
+        },
+    }
+}
+
+fn factors(element: Element, bits: &[u64]) -> Vec<Factor> {
+    let format = element.format();
+    bits.iter()
+        .map(|bits| match element {
+            // The last 13 bits of the register are ignored.
+            Element::TF32 => factor(format, bits >> 13),
+            Element::E4M3 | Element::E5M2 => {
+                let wide = F16::nearest(element.small().to_f64(*bits) as f32);
+                factor(format, wide.bits().into())
+            }
+            _ => factor(format, *bits),
+        })
+        .collect()
+}
+
+fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
+    let (a, b) = (factors(shape.a, a), factors(shape.b, b));
+    let fraction = (shape.a.format().mantissa_bits + shape.b.format().mantissa_bits) as i32;
+    let step = step(shape);
+    let (from, to) = (accumulator(shape.c), accumulator(shape.d));
+    each(shape, c, |i, j, c| {
+        let mut sum = c;
+        let mut format = from;
+        for start in (0..shape.k).step_by(step) {
+            let row = &a[i + start..i + start + step];
+            let column = &b[j + start..j + start + step];
+            sum = fused_step(row, column, fraction, format, sum, to);
+            format = to;
+        }
+        sum
+    })
+}
+
+fn accumulator(ty: ScalarType) -> Format {
+    if ty == ScalarType::F16 {
+        formats::F16
+    } else {
+        formats::F32
+    }
+}
+
+/// One step: the products of `row` and `column` and the accumulator `c`.
+fn fused_step(
+    row: &[Factor],
+    column: &[Factor],
+    fraction: i32,
+    from: Format,
+    c: u64,
+    to: Format,
+) -> u64 {
+    let c = factor(from, c);
+    if let Some(special) = special_sum(row, column, c) {
+        return special.bits(to);
+    }
+    let mut largest = if c.mantissa == 0 {
+        i32::MIN
+    } else {
+        c.exponent
+    };
+    for (x, y) in row.iter().zip(column) {
+        if x.mantissa != 0 && y.mantissa != 0 {
+            largest = largest.max(x.exponent + y.exponent);
+        }
+    }
+    if largest == i32::MIN {
+        return 0;
+    }
+    let mut sum = aligned(c.mantissa, from.mantissa_bits as i32, largest - c.exponent);
+    for (x, y) in row.iter().zip(column) {
+        let product = x.mantissa * y.mantissa;
+        if product != 0 {
+            sum += aligned(product, fraction, largest - x.exponent - y.exponent);
+        }
+    }
+    let rounding = if to == formats::F16 { RN } else { RZ };
+    let bits = to.round(
+        sum < 0,
+        u128::from(sum.unsigned_abs()),
+        largest - FRACTION,
+        false,
+        rounding,
+        false,
+    );
+    // Cutting does not stop at the largest number.
+    if bits & !to.sign_bit() == to.largest() && overflows(sum, largest, to) {
+        bits + 1
+    } else {
+        bits
+    }
+}
+
+/// True where the sum has a larger exponent than the format.
+fn overflows(sum: i64, largest: i32, to: Format) -> bool {
+    let highest = 63 - sum.unsigned_abs().leading_zeros() as i32 + largest - FRACTION;
+    highest > (1 << (to.exponent_bits - 1)) - 1
+}
+
+/// `value` with `fraction` fraction bits, moved `down` places and cut.
+#[inline(always)]
+fn aligned(value: i64, fraction: i32, down: i32) -> i64 {
+    let magnitude = value.unsigned_abs();
+    let shift = FRACTION - fraction - down;
+    let moved = if shift >= 0 {
+        magnitude << shift
+    } else if shift > -64 {
+        magnitude >> -shift
+    } else {
+        0
+    };
+    if value < 0 {
+        -(moved as i64)
+    } else {
+        moved as i64
+    }
+}
+
+enum SpecialSum {
+    Nan,
+    Infinite(bool),
+}
+
+impl SpecialSum {
+    fn bits(&self, to: Format) -> u64 {
+        match self {
+            SpecialSum::Nan => to.canonical_nan(),
+            SpecialSum::Infinite(false) => to.infinity(),
+            SpecialSum::Infinite(true) => to.infinity() | to.sign_bit(),
+        }
+    }
+}
+
+/// NaN or infinity, where any operand is one.
+fn special_sum(row: &[Factor], column: &[Factor], c: Factor) -> Option<SpecialSum> {
+    let any = row.iter().chain(column).any(|f| f.special != Special::No);
+    if !any && c.special == Special::No {
+        return None;
+    }
+    let (mut up, mut down) = (false, false);
+    let mut see = |negative: bool| {
+        up |= !negative;
+        down |= negative;
+    };
+    match c.special {
+        Special::Nan => return Some(SpecialSum::Nan),
+        Special::Infinite => see(c.mantissa < 0),
+        Special::No => {}
+    }
+    for (x, y) in row.iter().zip(column) {
+        match (x.special, y.special) {
+            (Special::Nan, _) | (_, Special::Nan) => return Some(SpecialSum::Nan),
+            (Special::No, Special::No) => {}
+            _ if x.mantissa == 0 || y.mantissa == 0 => return Some(SpecialSum::Nan),
+            _ => see((x.mantissa < 0) != (y.mantissa < 0)),
+        }
+    }
+    match (up, down) {
+        (true, true) => Some(SpecialSum::Nan),
+        (false, false) => None,
+        _ => Some(SpecialSum::Infinite(down)),
+    }
+}
