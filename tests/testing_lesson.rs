@@ -117,3 +117,26 @@ fn without_a_device_the_exit_code_is_3_with_one_message_and_nothing_on_stdout() 
     assert!(error.contains("/nowhere/libcuda.so"), "{error}");
     assert_eq!(error.trim_end().lines().count(), 1, "{error}");
 }
+
+/// `debug_assert!` is gone under `--release`: see the docs of `kernelgate::harness`.
+#[test]
+fn no_check_of_the_harness_or_the_lessons_vanishes_in_a_release_build() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![root.join("harness"), root.join("lessons")];
+    let mut read = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let mut code = text.lines().filter(|line| !line.trim().starts_with("//"));
+            let vanishes = |line: &str| line.contains("debug_assert");
+            assert!(!code.any(vanishes), "{}", path.display());
+            read += 1;
+        }
+    }
+    assert!(read > 20, "{read} files");
+}
