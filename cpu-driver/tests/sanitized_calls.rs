@@ -61,6 +61,30 @@ const HEAP_LEAK: &str = "
 }
 ";
 
+/// The first thread of two warps stores past the end; then all store one word.
+const ONE_WARP_FAULTS: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry two_warps(.param .u64 p)
+{
+    .reg .pred %p1;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, 7;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra store;
+    st.global.u32 [%rd1+24604], %r1;
+store:
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    st.global.u32 [%rd4], %r2;
+    ret;
+}
+";
+
 /// Variables of every kind, which go with their module.
 const VARIABLES: &str = "
 .version 8.0
@@ -125,6 +149,21 @@ fn child() {
                 println!("CODE {}", cuda.launch(function, ONE, &[first]));
             }
             println!("CODE {}", cuda.synchronize());
+        }
+        "one warp faults" => {
+            let function = cuda.function(cuda.load(ONE_WARP_FAULTS), "two_warps");
+            assert_eq!(cuda.memset(second, 0, 24_604), 0);
+            let shape = Shape { block: 64, ..ONE };
+            println!("CODE {}", cuda.launch(function, shape, &[second]));
+            println!("CODE {}", cuda.synchronize());
+            let mut words = [9_u32; 64];
+            assert_eq!(
+                cuda.memcpy_to_host(words.as_mut_ptr().cast(), second, 256),
+                0
+            );
+            for word in words {
+                println!("CODE {word}");
+            }
         }
         "module variables" => {
             let function = cuda.function(cuda.load(VARIABLES), "idle");
@@ -250,6 +289,22 @@ fn what_a_kernel_keeps_of_the_device_heap_is_a_leak() {
         "========= LEAK SUMMARY: 48 bytes leaked in 3 allocations\n\
          ========= ERROR SUMMARY: 3 errors\n",
     );
+}
+
+/// The warp of the bad access ends there; the other one does its work.
+#[test]
+fn in_kernel_mode_only_the_warp_is_lost() {
+    let run = Run::of(
+        "one warp faults",
+        Config {
+            destroy_on_device_error: DestroyOnDeviceError::Kernel,
+            ..Config::default()
+        },
+    );
+    run.says(1, "Invalid __global__ write of size 4 bytes");
+    assert_eq!(run.codes[..2], [0, 0]);
+    assert_eq!(run.codes[2..34], [0; 32], "stores of the lost warp");
+    assert_eq!(run.codes[34..], [7; 32], "stores of the other warp");
 }
 
 #[test]

@@ -110,6 +110,7 @@ impl Cuda {
         mem_host_register = b"cuMemHostRegister_v2"(address: *mut c_void, bytes: usize, flags: c_uint);
         mem_free = b"cuMemFree_v2"(address: u64);
         memcpy_to_device = b"cuMemcpyHtoD_v2"(to: u64, from: *const c_void, bytes: usize);
+        memcpy_to_host = b"cuMemcpyDtoH_v2"(to: *mut c_void, from: u64, bytes: usize);
         memset = b"cuMemsetD8_v2"(address: u64, value: u8, bytes: usize);
         launch_kernel = b"cuLaunchKernel"(
             function: Handle, gx: c_uint, gy: c_uint, gz: c_uint,
