@@ -275,7 +275,7 @@ pub struct Scoreboard {
 }
 
 /// References of one case, by what the subject adds up in.
-struct Bench<'d> {
+pub(super) struct Bench<'d> {
     named: Named,
     operands: Operands,
     stage: Stage<'d>,
@@ -284,7 +284,7 @@ struct Bench<'d> {
 }
 
 impl<'d> Bench<'d> {
-    fn new(device: &'d Device, named: &Named) -> Result<Bench<'d>> {
+    pub(super) fn new(device: &'d Device, named: &Named) -> Result<Bench<'d>> {
         let operands = Operands::generate(&named.case)?;
         Ok(Bench {
             stage: Stage::new(device, &named.case, &operands)?,
@@ -297,7 +297,7 @@ impl<'d> Bench<'d> {
     }
 
     /// Runs a subject and asks every column. `stale` is what the others' C held.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         subject: &dyn Subject,
         stale: Option<&[u8]>,

@@ -2,6 +2,7 @@
 
 mod check;
 mod faults;
+mod limits;
 mod progress;
 mod subjects;
 
@@ -20,6 +21,7 @@ pub struct Arguments {
 enum Command {
     Check(Box<check::Arguments>),
     Faults(faults::Arguments),
+    Limits(limits::Arguments),
 }
 
 impl Arguments {
@@ -27,6 +29,7 @@ impl Arguments {
         match &self.command {
             Command::Check(arguments) => arguments.json,
             Command::Faults(arguments) => arguments.json,
+            Command::Limits(arguments) => arguments.json,
         }
     }
 }
@@ -35,5 +38,6 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments),
         Command::Faults(arguments) => faults::run(arguments),
+        Command::Limits(arguments) => limits::run(arguments),
     }
 }

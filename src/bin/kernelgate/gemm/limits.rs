@@ -1,0 +1,49 @@
+//! `kernelgate gemm limits`: the smallest scale error that each gate sees.
+
+use anyhow::Result;
+use clap::Args;
+use kernelgate::device::Device;
+use kernelgate::exit::{Exit, UsageError};
+use kernelgate::gemm::limits::{measure, steps, text};
+
+use super::progress::Progress;
+
+/// Print the smallest scale error that each gate turns away
+///
+/// A measurement, not a check: exit 0 whatever the limits are.
+#[derive(Args)]
+pub struct Arguments {
+    /// "m,n,k" of the problem
+    #[arg(long, value_name = "M,N,K", default_value = "32,256,1024")]
+    shape: String,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit> {
+    let sizes: Result<Vec<usize>, _> = arguments
+        .shape
+        .split(',')
+        .map(|s| s.trim().parse())
+        .collect();
+    let Ok([m, n, k]) = sizes.as_deref() else {
+        let message = format!("--shape {}: expected m,n,k", arguments.shape);
+        return Err(UsageError(message).into());
+    };
+    let device = Device::open()?;
+    eprintln!("{}", device.banner());
+    let mut progress = Progress::new(steps());
+    let limits = measure(&device, (*m, *n, *k), arguments.seed, |doing| {
+        progress.step(doing)
+    })?;
+    drop(progress);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&limits)?);
+    } else {
+        print!("{}", text(&limits));
+    }
+    Ok(Exit::Held)
+}
