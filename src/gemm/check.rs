@@ -3,21 +3,49 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::bound::Accumulator;
+use std::cell::OnceCell;
+
 use super::case::Case;
 use super::gate::{self, Judgement, Reference};
+use super::large::{self, Workshop};
 use super::operands::Operands;
-use super::problem::Problem;
 use super::reference;
 use super::runner::Stage;
 use super::subject::{Subject, Unsupported};
 use crate::device::{Device, DeviceError};
 
-/// What may be spent on the host for one case.
+/// Where and how strongly a case is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strength {
+    /// Full up to [`Limits::full`], on the device above it.
+    Auto,
+    /// Every element in f64, on the host.
+    Full,
+    /// Sampled, on the host.
+    Sampled,
+    /// Operands made on the device, sampled there.
+    Device,
+}
+
+impl std::str::FromStr for Strength {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Strength, String> {
+        match text {
+            "auto" => Ok(Strength::Auto),
+            "full" => Ok(Strength::Full),
+            "sampled" => Ok(Strength::Sampled),
+            "device" => Ok(Strength::Device),
+            other => Err(format!("`{other}`: expected auto, full, sampled or device")),
+        }
+    }
+}
+
+/// What may be spent on one case.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Multiply-adds up to which every element is computed in f64; above it the
-    /// check is sampled.
+    pub strength: Strength,
+    /// Multiply-adds up to which [`Strength::Auto`] computes every element.
     pub full: u128,
     /// Bytes of host memory for operands and reference.
     pub memory: u128,
@@ -26,7 +54,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            full: 1 << 31,
+            strength: Strength::Auto,
+            full: 1 << 26,
             memory: 16 << 30,
         }
     }
@@ -67,60 +96,98 @@ impl Outcome {
     }
 }
 
-/// The reference of `problem` at the strength that `limits` pays for.
-pub fn reference_for(
-    problem: &Problem,
-    operands: &Operands,
-    accumulator: Accumulator,
-    limits: &Limits,
-) -> Reference {
-    if problem.work() <= limits.full {
-        Reference::Full(reference::compute(problem, operands, accumulator))
-    } else {
-        Reference::Sampled(accumulator)
+/// Runs cases on one device.
+pub struct Checker<'d> {
+    device: &'d Device,
+    limits: Limits,
+    /// Loaded for the first case that needs it.
+    shop: OnceCell<Workshop>,
+}
+
+impl<'d> Checker<'d> {
+    pub fn new(device: &'d Device, limits: Limits) -> Checker<'d> {
+        Checker {
+            device,
+            limits,
+            shop: OnceCell::new(),
+        }
+    }
+
+    /// Runs and judges one case.
+    ///
+    /// # Errors
+    /// When the harness itself could not judge; a failing kernel is an [`Outcome`].
+    pub fn run(&self, subject: &dyn Subject, case: &Case) -> Result<Outcome> {
+        if let Some(reason) = subject.refusal(&case.problem) {
+            return Ok(Outcome::Skipped { reason });
+        }
+        let small = case.problem.work() <= self.limits.full;
+        match self.limits.strength {
+            Strength::Device => self.on_device(subject, case),
+            Strength::Auto if !small => self.on_device(subject, case),
+            Strength::Auto | Strength::Full => self.on_host(subject, case, true),
+            Strength::Sampled => self.on_host(subject, case, false),
+        }
+    }
+
+    fn on_device(&self, subject: &dyn Subject, case: &Case) -> Result<Outcome> {
+        let shop = match self.shop.get() {
+            Some(shop) => shop,
+            None => {
+                let loaded = Workshop::load(self.device)?;
+                self.shop.get_or_init(|| loaded)
+            }
+        };
+        large::run(self.device, shop, subject, case)
+    }
+
+    fn on_host(&self, subject: &dyn Subject, case: &Case, full: bool) -> Result<Outcome> {
+        let needed = Operands::host_bytes(&case.problem);
+        if needed > self.limits.memory {
+            return Ok(Outcome::Skipped {
+                reason: format!(
+                    "operands and reference need {needed} bytes of host memory, {} are allowed",
+                    self.limits.memory
+                ),
+            });
+        }
+        let operands = Operands::generate(case)?;
+        let staged = Stage::new(self.device, case, &operands);
+        let run = match staged.and_then(|mut stage| stage.execute(subject)) {
+            Ok(run) => run,
+            Err(error) => return Ok(broken(self.device, &error)),
+        };
+        let accumulator = subject.accumulator(&case.problem);
+        let reference = if full {
+            Reference::Full(reference::compute(&case.problem, &operands, accumulator))
+        } else {
+            Reference::Sampled(accumulator)
+        };
+        let judgement = gate::judge(case, &operands, &reference, &run)?;
+        Ok(if judgement.passed() {
+            Outcome::Passed(judgement)
+        } else {
+            Outcome::Failed(judgement)
+        })
     }
 }
 
-/// Runs and judges one case.
+/// [`Checker::run`] for a single case.
 ///
 /// # Errors
-/// When the harness itself could not judge; a failing kernel is an [`Outcome`].
+/// As there.
 pub fn run_case(
     device: &Device,
     subject: &dyn Subject,
     case: &Case,
     limits: &Limits,
 ) -> Result<Outcome> {
-    if let Some(reason) = subject.refusal(&case.problem) {
-        return Ok(Outcome::Skipped { reason });
-    }
-    let needed = Operands::host_bytes(&case.problem);
-    if needed > limits.memory {
-        return Ok(Outcome::Skipped {
-            reason: format!(
-                "operands and reference need {needed} bytes of host memory, {} are allowed",
-                limits.memory
-            ),
-        });
-    }
-    let operands = Operands::generate(case)?;
-    let run = match Stage::new(device, case, &operands).and_then(|mut s| s.execute(subject)) {
-        Ok(run) => run,
-        Err(error) => return Ok(broken(device, &error)),
-    };
-    let accumulator = subject.accumulator(&case.problem);
-    let reference = reference_for(&case.problem, &operands, accumulator, limits);
-    let judgement = gate::judge(case, &operands, &reference, &run)?;
-    Ok(if judgement.passed() {
-        Outcome::Passed(judgement)
-    } else {
-        Outcome::Failed(judgement)
-    })
+    Checker::new(device, *limits).run(subject, case)
 }
 
 /// Out of memory is Skipped, with the size, and so is what nobody can run; anything
 /// else is the kernel's failure.
-fn broken(device: &Device, error: &anyhow::Error) -> Outcome {
+pub(super) fn broken(device: &Device, error: &anyhow::Error) -> Outcome {
     if let Some(Unsupported(reason)) = error.downcast_ref() {
         return Outcome::Skipped {
             reason: reason.clone(),

@@ -280,6 +280,13 @@ pub fn judge(
     })
 }
 
+impl Finding {
+    /// A finding that is about the run as a whole.
+    pub(super) fn sentence(check: Check, message: String) -> Finding {
+        sentence(check, 1, message)
+    }
+}
+
 fn sentence(check: Check, bad: usize, message: String) -> Finding {
     Finding {
         check,

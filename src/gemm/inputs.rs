@@ -86,10 +86,14 @@ pub enum Stream {
     Check,
 }
 
+/// Seed and stream in one number: what a device needs to make the same bits.
+pub fn mixed_seed(seed: u64, stream: Stream) -> u64 {
+    finalise(seed ^ (stream as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03))
+}
+
 /// 64 mixed bits of (seed, stream, index): two rounds of splitmix64's finaliser.
 pub fn mix(seed: u64, stream: Stream, index: u64) -> u64 {
-    let stream = (stream as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
-    finalise(finalise(seed ^ stream).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    finalise(mixed_seed(seed, stream).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 fn finalise(mut x: u64) -> u64 {
@@ -127,6 +131,18 @@ static HEAVY: LazyLock<Vec<f32>> = LazyLock::new(|| {
         })
         .collect()
 });
+
+/// The table that [`value`] draws from, for a device to draw from it too.
+pub fn quantiles(input: Input) -> Vec<f32> {
+    match input {
+        Input::Positive => (0..QUANTILES)
+            .map(|slot| (slot as f32 + 0.5) / QUANTILES as f32)
+            .collect(),
+        Input::HeavyTailed => HEAVY.clone(),
+        Input::Equal => vec![1.0; QUANTILES],
+        _ => NORMAL.clone(),
+    }
+}
 
 /// Element (row, col) of a matrix with `cols` columns, before quantising.
 ///

@@ -12,6 +12,7 @@ pub mod cublaslt;
 pub mod faults;
 pub mod gate;
 pub mod inputs;
+pub mod large;
 pub mod limits;
 pub mod operands;
 pub mod problem;

@@ -30,7 +30,17 @@ pub struct Operands {
 }
 
 /// Multiplies A's scales below the normal floats, and B's back up.
-const DENORMAL_DOWN: i32 = -125;
+pub(super) const DENORMAL_DOWN: i32 = -125;
+
+/// Each group draws from sequences of its own.
+pub(super) fn group_seed(seed: u64, group: usize) -> u64 {
+    seed.wrapping_add((group as u64) << 32)
+}
+
+/// C's start values are −2, −1, 1 and 2 times this.
+pub(super) fn c_unit(input: Input) -> f32 {
+    if input == Input::Integers { 1.0 } else { 0.5 }
+}
 
 impl Operands {
     /// Generates and quantises. Deterministic in the case.
@@ -62,8 +72,7 @@ impl Operands {
 
 fn generate_segment(case: &Case, index: usize, segment: Segment) -> Result<SegmentOperands> {
     let problem = &case.problem;
-    // Each group draws from sequences of its own.
-    let seed = case.seed.wrapping_add((index as u64) << 32);
+    let seed = group_seed(case.seed, index);
     let Segment { rows, depth, .. } = segment;
     let make = |recipe: &Recipe, stream, scale, rows| {
         if case.input == Input::Integers {
@@ -103,7 +112,7 @@ fn generate_segment(case: &Case, index: usize, segment: Segment) -> Result<Segme
 /// Small integers, exact in every output type.
 fn initial_c(input: Input, seed: u64, index: u64) -> f32 {
     let bits = inputs::mix(seed, Stream::C, index);
-    inputs::integer(bits) * if input == Input::Integers { 1.0 } else { 0.5 }
+    inputs::integer(bits) * c_unit(input)
 }
 
 fn quantised(

@@ -21,6 +21,19 @@ use crate::lowp::OutputType;
 
 /// Columns of one window, and rows and columns of a tile that gets one dot.
 pub const WINDOW: usize = 128;
+/// The element of the tile at (top, left) that gets the exact dot.
+pub(super) fn dot_place(
+    (rows, n): (usize, usize),
+    (top, left): (usize, usize),
+    seed: u64,
+) -> (usize, usize) {
+    let bits = mix(seed, Stream::Check, !((top * n + left) as u64));
+    (
+        top + bits as usize % WINDOW.min(rows - top),
+        left + (bits >> 32) as usize % WINDOW.min(n - left),
+    )
+}
+
 /// Standard deviations of the signed sum that the gate allows.
 pub const LAMBDA: f64 = 6.5;
 
@@ -167,9 +180,7 @@ fn exact_dots(
     let (rows, depth, n) = (operands.segment.rows, operands.segment.depth, problem.n);
     for top in (0..rows).step_by(WINDOW) {
         for left in (0..n).step_by(WINDOW) {
-            let bits = mix(seed, Stream::Check, !((top * n + left) as u64));
-            let row = top + bits as usize % WINDOW.min(rows - top);
-            let col = left + (bits >> 32) as usize % WINDOW.min(n - left);
+            let (row, col) = dot_place((rows, n), (top, left), seed);
             let terms = || (0..depth).map(|k| a[row * depth + k] * b[col * depth + k]);
             let c = operands.c.get(row * n + col).map_or(0.0, |&c| f64::from(c));
             let want = terms().sum::<f64>() + c;

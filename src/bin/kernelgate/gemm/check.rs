@@ -5,7 +5,7 @@ use clap::Args;
 use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::gemm::case::Case;
-use kernelgate::gemm::check::{Limits, Outcome, run_case};
+use kernelgate::gemm::check::{Checker, Limits, Outcome, Strength};
 use kernelgate::gemm::faults::Plant;
 use kernelgate::gemm::inputs::Input;
 use kernelgate::gemm::problem::{Form, Problem, fp8_recipes, parse_recipe};
@@ -47,6 +47,10 @@ pub struct Arguments {
     /// Multiply-adds up to which every element is checked in f64
     #[arg(long, value_name = "N")]
     full: Option<u128>,
+    /// auto, full (host, every element), sampled (host), device (made and sampled
+    /// there)
+    #[arg(long, default_value = "auto")]
+    strength: Strength,
     /// Host memory for operands and reference, in GiB
     #[arg(long, default_value_t = 16)]
     memory: u32,
@@ -221,6 +225,8 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let mut limits = Limits::default();
     limits.full = arguments.full.unwrap_or(limits.full);
     limits.memory = u128::from(arguments.memory) << 30;
+    limits.strength = arguments.strength;
+    let checker = Checker::new(&device, limits);
     let subjects = find(&device, &plant, &arguments.subject)?;
     let mut progress = Progress::new(cases.len() * subjects.len());
     let mut tally = Tally::default();
@@ -236,7 +242,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         for case in &cases {
             progress.step(&format!("{} {case}", subject.name()));
             one(
-                arguments, &device, subject, case, &limits, &progress, &mut tally,
+                arguments, &checker, subject, case, &progress, &mut tally,
             )?;
             if tally.lost {
                 break;
@@ -252,14 +258,13 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 
 fn one(
     arguments: &Arguments,
-    device: &Device,
+    checker: &Checker<'_>,
     subject: &dyn Subject,
     case: &Case,
-    limits: &Limits,
     progress: &Progress,
     tally: &mut Tally,
 ) -> Result<()> {
-    let outcome = run_case(device, subject, case, limits)?;
+    let outcome = checker.run(subject, case)?;
     match &outcome {
         Outcome::Passed(_) => tally.passed += 1,
         Outcome::Failed(_) => tally.failed += 1,
@@ -277,7 +282,8 @@ fn one(
     }
     let smallest = match &outcome {
         Outcome::Failed(_) if !arguments.no_shrink => Some(shrink(case, 60, |smaller| {
-            run_case(device, subject, smaller, limits)
+            checker
+                .run(subject, smaller)
                 .is_ok_and(|o| matches!(o, Outcome::Failed(_)))
         }))
         .filter(|smallest| smallest.problem != case.problem),
