@@ -165,10 +165,16 @@ fn windows(
         elements: (rows * n) as usize,
         windows: total,
         dots: 0,
-        smallest_fault: sample
-            .get(sample.len() / 2)
-            .map_or(f64::NAN, |gate| 2.0 * gate),
+        smallest_fault: median_fault(&sample),
     })
+}
+
+/// Twice the median gate; infinity where the gates are NaN, because C is.
+fn median_fault(sorted_gates: &[f64]) -> f64 {
+    match sorted_gates.get(sorted_gates.len() / 2) {
+        Some(gate) if gate.is_finite() => 2.0 * gate,
+        _ => f64::INFINITY,
+    }
 }
 
 fn check_name(place: &Group<'_>) -> Check {

@@ -241,9 +241,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         };
         for case in &cases {
             progress.step(&format!("{} {case}", subject.name()));
-            one(
-                arguments, &checker, subject, case, &progress, &mut tally,
-            )?;
+            one(arguments, &checker, subject, case, &progress, &mut tally)?;
             if tally.lost {
                 break;
             }
