@@ -8,7 +8,7 @@ use crate::gemm::case::Case;
 use crate::gemm::inputs::{self, Input, Stream, mix, mixed_seed};
 use crate::gemm::operands::DENORMAL_DOWN;
 use crate::gemm::simt::shifts;
-use crate::lowp::{E2M1, E4M3, Recipe, ScaleFormat, Ties};
+use crate::lowp::{E2M1, Recipe, ScaleFormat, Ties};
 
 /// `struct Recipe` of `gemm_reference.cu`.
 #[derive(Debug, Clone, Copy)]
@@ -168,7 +168,6 @@ fn mixed_scales(seed: u64, stream: Stream, groups: u64) -> Vec<f32> {
 
 /// Bytes of codes.
 fn bytes(argument: &MatrixArgument) -> u64 {
-    debug_assert!(E4M3.bits == 8);
     let row = if argument.fp4 == 1 {
         argument.cols.div_ceil(2)
     } else {
