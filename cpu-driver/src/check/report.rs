@@ -23,6 +23,7 @@ pub struct Status {
     pub errors: u64,
     pub leaked_bytes: u64,
     pub leaks: u64,
+    /// The whole report was written, its summary included.
     pub summary_printed: bool,
 }
 
@@ -30,6 +31,8 @@ pub struct Status {
 pub struct Report {
     config: Config,
     log: Option<File>,
+    /// A write failed: what the user sees is not the whole report.
+    incomplete: bool,
     /// Those within the print limit.
     kept: Vec<Finding>,
     status: Status,
@@ -71,6 +74,7 @@ impl Report {
         Ok(Self {
             config: config.clone(),
             log,
+            incomplete: false,
             kept: Vec::new(),
             status: Status {
                 process: std::process::id(),
@@ -140,8 +144,8 @@ impl Report {
                  the number of printed errors"
             ));
         }
-        self.status.summary_printed = true;
         self.complain("saved findings", self.save());
+        self.status.summary_printed = !self.incomplete;
         self.complain("status file", self.append_status());
     }
 
@@ -158,11 +162,13 @@ impl Report {
             text.push_str(line);
             text.push('\n');
         }
-        // A closed pipe must not end the program under test.
-        let _ = match &mut self.log {
+        let written = match &mut self.log {
             Some(file) => file.write_all(text.as_bytes()),
             None => write_standard_output(text.as_bytes()),
         };
+        // A closed pipe must not end the program under test, nor pass for a
+        // report.
+        self.incomplete |= written.is_err();
     }
 
     fn save(&self) -> io::Result<()> {
@@ -205,6 +211,7 @@ impl Report {
 
     fn complain(&mut self, what: &str, result: io::Result<()>) {
         if let Err(error) = result {
+            self.incomplete = true;
             self.print(&format!("Error: {what} could not be written: {error}"));
         }
     }

@@ -51,8 +51,14 @@ impl Session {
     pub fn global() -> Option<&'static Self> {
         GLOBAL
             .get_or_init(|| {
-                let text = std::env::var(VARIABLE).ok()?;
-                let session = Config::from_variable(&text).and_then(Self::new);
+                let text = std::env::var_os(VARIABLE)?;
+                let session = text
+                    .to_str()
+                    .ok_or_else(|| ConfigError {
+                        message: "not UTF-8".into(),
+                    })
+                    .and_then(Config::from_variable)
+                    .and_then(Self::new);
                 match session {
                     Ok(session) => Some(session),
                     Err(error) => {

@@ -396,3 +396,28 @@ fn findings_from_many_threads_are_all_counted_and_never_mixed() {
     assert_eq!(log.matches(whole).count(), 400);
     assert!(log.ends_with("ERROR SUMMARY: 400 errors\n"));
 }
+
+#[test]
+fn a_report_that_could_not_be_written_is_not_called_printed() {
+    for (log, save) in [
+        ("/dev/full", None),
+        ("/dev/null", Some("/nowhere/saved.json".into())),
+    ] {
+        let scratch = Scratch::new("full");
+        let session = Session::new(Config {
+            log_file: Some(log.into()),
+            save,
+            ..config(&scratch)
+        })
+        .unwrap();
+        session.reached_cuda();
+        session.finish();
+        let status = status(Path::new(&scratch.path("status")));
+        assert!(!status.summary_printed, "{log}");
+    }
+    let nowhere = Config {
+        log_file: Some("/nowhere/log".into()),
+        ..Config::default()
+    };
+    assert!(Session::new(nowhere).is_err());
+}
