@@ -5,13 +5,16 @@ mod support;
 
 use anyhow::{Context, Result, ensure};
 use kernelgate::device::{Device, DeviceError, LtError};
-use kernelgate::gemm::check::{Limits, Outcome, run_case};
+use kernelgate::gemm::check::{Checker, Limits, Outcome, Strength, run_case};
 use kernelgate::gemm::cublaslt::{CublasLt, pack_scales, pad_bytes};
 use kernelgate::gemm::faults::{CATALOGUE, Fault, Plant};
 use kernelgate::gemm::inputs::Input;
-use kernelgate::gemm::problem::{Problem, tensor_recipes};
+use kernelgate::gemm::large::{self, Workshop};
+use kernelgate::gemm::operands::Operands;
+use kernelgate::gemm::problem::{Form, Problem, tensor_recipes};
+use kernelgate::gemm::runner;
 use kernelgate::gemm::scoreboard::{Scoreboard, named_cases, trials};
-use kernelgate::gemm::shapes::ladder;
+use kernelgate::gemm::shapes::{self, ladder};
 use kernelgate::gemm::simt::{Mma, Simt};
 use kernelgate::gemm::subject::Subject;
 use kernelgate::gemm::{case::Case, scoreboard::FalseAlarms};
@@ -54,6 +57,16 @@ fn main() -> ExitCode {
             "scales_and_rows_are_padded_as_the_library_wants_them",
             &[&device],
             padding_is_right,
+        ),
+        case(
+            "the_device_makes_the_same_operands_as_the_host",
+            &[&device],
+            same_operands_everywhere,
+        ),
+        case(
+            "sampled_strength_on_the_device_passes_simt_and_rejects_faults",
+            &[&device],
+            sampled_on_the_device,
         ),
         case(
             "cublaslt_passes_the_small_ladder",
@@ -231,6 +244,67 @@ fn fast_accumulation_is_flagged() -> Result<()> {
         let outcome = run_case(&device, &subject, &case, &Limits::default())?;
         ensure!(outcome.passed() != fast, "{name}: {outcome:#?}");
         ensure!(outcome.failed() == fast, "{name}: {outcome:#?}");
+    }
+    Ok(())
+}
+
+/// Each input, recipe and form once: a case must mean the same wherever it is made.
+fn same_operands_everywhere() -> Result<()> {
+    let device = Device::open()?;
+    let shop = Workshop::load(&device)?;
+    let recipes = shapes::recipes();
+    let forms = [
+        Form::Dense,
+        Form::Contiguous {
+            rows: vec![3, 0, 2],
+        },
+        Form::Masked {
+            max_rows: 4,
+            rows: vec![1, 4],
+        },
+    ];
+    for i in 0..recipes.len() {
+        let input = Input::ALL[i % Input::ALL.len()];
+        let problem = Problem::dense(5, 34, 147, OutputType::F32)
+            .with_recipes(recipes[i])
+            .with_form(forms[i % forms.len()].clone());
+        let case = Case::new("test", problem.clone(), input, 3 + i as u64);
+        let host = runner::images(&problem, &Operands::generate(&case)?);
+        let made = large::images(&device, &shop, &case)?;
+        for (which, (host, made)) in host.iter().zip(&made).enumerate() {
+            ensure!(made.len() >= host.len());
+            let differs = host.iter().zip(made).position(|(x, y)| x != y);
+            ensure!(
+                differs.is_none(),
+                "{case}: image {which} differs at byte {differs:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn sampled_on_the_device() -> Result<()> {
+    let device = Device::open()?;
+    let limits = Limits {
+        strength: Strength::Device,
+        ..Limits::default()
+    };
+    let checker = Checker::new(&device, limits);
+    let simt = Simt::load(&device)?;
+    let plant = Plant::load(&device)?;
+    let case = |input, output| Case::new("test", Problem::dense(19, 150, 140, output), input, 2);
+    for (input, output) in [
+        (Input::Integers, OutputType::F32),
+        (Input::Integers, OutputType::Bf16),
+        (Input::Positive, OutputType::F16),
+    ] {
+        let case = case(input, output);
+        let outcome = checker.run(&simt, &case)?;
+        ensure!(outcome.passed(), "{case}: {outcome:#?}");
+        for name in ["last-k-dropped", "store-past-n", "one-nan", "zero-tile"] {
+            let outcome = checker.run(&plant.fault(fault(name)?), &case)?;
+            ensure!(outcome.failed(), "{name} on {case}: {outcome:#?}");
+        }
     }
     Ok(())
 }

@@ -290,6 +290,20 @@ fn layout(problem: &Problem) -> Layout {
     layout
 }
 
+/// The operands of `case` as the device makes them, in the order of
+/// [`super::runner::images`] (which may be up to three bytes shorter each).
+///
+/// # Errors
+/// Those of the device.
+pub fn images(device: &Device, shop: &Workshop, case: &Case) -> Result<[Vec<u8>; 5]> {
+    let large = Large::make(device, shop, case)?;
+    let get = |i: usize| {
+        let end = GUARD + usize::try_from(large.regions[i].bytes)?;
+        anyhow::Ok(large.regions[i].buffer.download_range(GUARD..end)?)
+    };
+    Ok([get(0)?, get(1)?, get(2)?, get(3)?, get(4)?])
+}
+
 /// Bytes of device memory that [`run`] takes for `problem`.
 pub fn device_bytes(problem: &Problem) -> u64 {
     let sizes = layout(problem);

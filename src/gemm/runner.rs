@@ -168,6 +168,12 @@ impl<'d> Stage<'d> {
     }
 }
 
+/// A, B, the scales of A, those of B and the group table, as a kernel reads them.
+pub fn images(problem: &Problem, operands: &Operands) -> [Vec<u8>; 5] {
+    let image = Image::build(problem, operands);
+    [image.a, image.b, image.a_scale, image.b_scale, image.table]
+}
+
 /// The bytes of all operands, group after group.
 struct Image {
     a: Vec<u8>,
