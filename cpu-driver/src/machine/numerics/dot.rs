@@ -8,7 +8,8 @@
 //! the factors' exponents, before normalisation. The model and its parameters
 //! for Hopper are those of arXiv 2511.10909, checked against bits recorded on
 //! an H200 (`forms/mma`); other architectures are unmeasured here. FP8
-//! operands are widened to `f16` first, as sm_90 does for `mma.sync`.
+//! operands are widened to `f16` first and C is added last, rounded to nearest,
+//! as sm_90 does for `mma.sync` (seen in the recorded bits).
 
 use super::formats::{self, Format, Parts, RN, RZ};
 use super::half::{F16, Half};
@@ -148,8 +149,15 @@ fn whole(sum: i64, c: u64, saturate: bool) -> u64 {
     u64::from(value as u32)
 }
 
-/// A chain of fused operations in the order of k.
+/// A chain of fused operations in the order of k. Of several NaNs that of C
+/// wins, then the first of B, then the first of A.
 fn double(k: usize, a: &[u64], b: &[u64], c: u64) -> u64 {
+    let nan = |bits: &&u64| f64::from_bits(**bits).is_nan();
+    let found = [c];
+    let mut operands = found.iter().chain(&b[..k]).chain(&a[..k]);
+    if let Some(first) = operands.find(nan) {
+        return first | 1 << 51;
+    }
     let mut sum = f64::from_bits(c);
     for at in 0..k {
         sum = fused64::<RN>(f64::from_bits(a[at]), f64::from_bits(b[at]), sum);
@@ -219,8 +227,18 @@ fn factors(element: Element, bits: &[u64]) -> Vec<Factor> {
 fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
     let (a, b) = (factors(shape.a, a), factors(shape.b, b));
     let fraction = (shape.a.format().mantissa_bits + shape.b.format().mantissa_bits) as i32;
-    let step = step(shape);
     let (from, to) = (accumulator(shape.c), accumulator(shape.d));
+    if matches!(shape.a, Element::E4M3 | Element::E5M2) {
+        return each(shape, c, |i, j, c| {
+            let (row, column) = (&a[i..i + shape.k], &b[j..j + shape.k]);
+            let sum = eighths(row, column, fraction, to);
+            let c = from.to_f64(c);
+            // Two numbers of at most 24 bits: `f64` is wide enough for a
+            // second rounding to do no harm.
+            to.from_f64(to.to_f64(sum) + c, RN, false)
+        });
+    }
+    let step = step(shape);
     each(shape, c, |i, j, c| {
         let mut sum = c;
         let mut format = from;
@@ -232,6 +250,22 @@ fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
         }
         sum
     })
+}
+
+/// FP8 on sm_90: a register's lower two bytes of every lane make one step of
+/// `f16` products, the upper two the next; the sum starts at zero.
+fn eighths(row: &[Factor], column: &[Factor], fraction: i32, to: Format) -> u64 {
+    let mut sum = 0;
+    for upper in [0, 2] {
+        let pick = |factors: &[Factor]| -> Vec<Factor> {
+            factors
+                .chunks_exact(4)
+                .flat_map(|four| four[upper..upper + 2].to_vec())
+                .collect()
+        };
+        sum = fused_step(&pick(row), &pick(column), fraction, to, sum, to);
+    }
+    sum
 }
 
 fn accumulator(ty: ScalarType) -> Format {

@@ -7,7 +7,7 @@ use super::{Family, emit_lane_values, find_lane, written};
 use crate::lane;
 use crate::machine::lanes::{Lane, LaneForm, Map1, form1};
 use crate::machine::numerics::formats::{self, RM, RN, RP, RZ, Rounding};
-use crate::machine::numerics::single::{canonical, finish, flush_if, saturate};
+use crate::machine::numerics::single::{canonical, finish, flush_if, propagate64, saturate};
 use crate::program::code::Class;
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::modifiers::{bytes_of, is_signed, scalar_type};
@@ -259,7 +259,7 @@ macro_rules! to_integral {
         lane!($out, concat!("cvt.", $name, ".ftz.sat.f32.f32"), (a: f32) -> f32,
             finish::<true, true>(integral::<$rounding>(flush_if::<true>(a).into()) as f32));
         lane!($out, concat!("cvt.", $name, ".f64.f64"), (a: f64) -> f64,
-            integral::<$rounding>(a));
+            propagate64(integral::<$rounding>(a), [a]));
         lane!($out, concat!("cvt.", $name, ".sat.f64.f64"), (a: f64) -> f64,
             saturate64(integral::<$rounding>(a)));
     };

@@ -89,12 +89,11 @@ macro_rules! to_half {
             narrow::<$h, $rounding, true>(a.into()));
         lane!($out, concat!("cvt.", $r, ".", $to, ".f64"), (a: f64) -> $h,
             from_double::<$h, $rounding>(a));
+        // `.ftz` does not touch the operand of a narrowing conversion.
         lane!($out, concat!("cvt.", $r, ".ftz.", $to, ".f32"), (a: f32) -> $h,
-            narrow::<$h, $rounding, false>(flush_if::<true>(a).into()));
-        lane!($out, concat!("cvt.", $r, ".sat.", $to, ".f32"), (a: f32) -> $h,
+            narrow::<$h, $rounding, false>(a.into()));
+        lane!($out, concat!("cvt.", $r, "{,.ftz}.sat.", $to, ".f32"), (a: f32) -> $h,
             narrow::<$h, $rounding, false>(saturate(a).into()));
-        lane!($out, concat!("cvt.", $r, ".ftz.sat.", $to, ".f32"), (a: f32) -> $h,
-            narrow::<$h, $rounding, false>(saturate(flush_if::<true>(a)).into()));
     };
 }
 
@@ -117,10 +116,10 @@ fn narrowing(out: &mut Vec<LaneForm>) {
     // The most frequent form, without the detour over `f64`.
     lane!(out, "cvt.rn.f16.f32", (a: f32) -> F16, F16::nearest(a));
     lane!(out, "cvt.rn.bf16.f32", (a: f32) -> BF16, BF16::nearest(a));
-    lane!(out, "cvt.rn.ftz.f16.f32", (a: f32) -> F16, F16::nearest(flush_if::<true>(a)));
+    lane!(out, "cvt.rn.ftz.f16.f32", (a: f32) -> F16, F16::nearest(a));
     lane!(out, "cvt.rn.sat.f16.f32", (a: f32) -> F16, F16::nearest(saturate(a)));
     lane!(out, "cvt.rn.ftz.sat.f16.f32", (a: f32) -> F16,
-        F16::nearest(saturate(flush_if::<true>(a))));
+        F16::nearest(saturate(a)));
     lane!(out, "cvt.rn.satfinite.f16.f32", (a: f32) -> F16, finite::<F16, false>(a.into()));
     lane!(out, "cvt.rn.satfinite.bf16.f32", (a: f32) -> BF16, finite::<BF16, false>(a.into()));
     lane!(out, "cvt.rn.relu.satfinite.f16.f32", (a: f32) -> F16, finite::<F16, true>(a.into()));

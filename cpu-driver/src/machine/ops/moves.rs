@@ -248,6 +248,7 @@ fn isspacep(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
         Some(1..=3) => run_is_space::<1>,
         Some(4) => run_is_space::<2>,
         Some(5 | 6) => run_is_space::<3>,
+        Some(7) => run_is_space::<4>,
         _ => return refuse("this form is not implemented"),
     };
     let mut operation = Operation::new(exec);
@@ -265,12 +266,20 @@ fn run_is_space<const SPACE: u8>(cx: &mut Context<'_>, op: &Op) -> Step {
             Space::Shared => 1,
             Space::Local => 2,
             Space::Param => 3,
+            Space::Global | Space::Generic if is_constant(cx, *address) => 4,
             Space::Global | Space::Generic => 0,
         };
         found |= u32::from(space == SPACE) << lane;
     }
     cx.set_predicate(op.dst, found);
     Step::Next
+}
+
+/// Constants of modules lie among the other allocations and are read-only.
+fn is_constant(cx: &Context<'_>, address: u64) -> bool {
+    cx.grid.memory.find(address).is_some_and(|found| {
+        found.read_only && found.kind == crate::machine::memory::AllocationKind::Module
+    })
 }
 
 /// `mapa`: a cluster has one block, so the address stays what it is.

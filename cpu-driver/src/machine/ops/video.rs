@@ -239,7 +239,11 @@ impl Video {
             Verb::AbsDiff => (a - b).abs(),
             Verb::Min => a.min(b),
             Verb::Max => a.max(b),
-            Verb::Average => (a + b + 1) >> 1,
+            Verb::Average => {
+                // Halves go away from zero.
+                let sum = a + b;
+                (sum + i64::from(sum >= 0)) >> 1
+            }
             Verb::Shl { clamp } => a << amount(clamp),
             Verb::Shr { clamp } => a >> amount(clamp),
             Verb::Mad { shift } => {
@@ -263,7 +267,14 @@ impl Video {
         let (at, width) = self.select[0];
         let mut value = self.combine(a, b, c);
         if self.saturate {
-            value = clamp(value, width, self.signed[0]);
+            // With sources of both kinds the hardware compares without sign:
+            // what is negative counts as too large (seen on an H200).
+            let mixed = self.signed[1] != self.signed[2];
+            value = if mixed && value < 0 {
+                clamp(i64::MAX, width, self.signed[0])
+            } else {
+                clamp(value, width, self.signed[0])
+            };
         }
         if width < 32 {
             let mask = ((1u32 << width) - 1) << at;
