@@ -8,3 +8,4 @@ pub mod harness;
 pub mod kernels;
 pub mod lessons;
 pub mod lowp;
+pub mod perf;

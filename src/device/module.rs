@@ -218,6 +218,22 @@ impl Kernel<'_> {
         shared.check("cuLaunchKernel", launched)
     }
 
+    /// Lets launches ask for up to `bytes` of dynamic shared memory; without it the
+    /// limit is 48 KiB.
+    pub fn allow_shared_bytes(&self, bytes: u32) -> Result<(), DeviceError> {
+        let shared = &self.module.shared;
+        shared.enter()?;
+        // SAFETY: a function of a module that `self` keeps loaded.
+        let set = unsafe {
+            result::function::set_function_attribute(
+                self.function,
+                sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                i32::try_from(bytes).unwrap_or(i32::MAX),
+            )
+        };
+        shared.check("cuFuncSetAttribute", set)
+    }
+
     fn check_request(
         &self,
         launch: Launch,

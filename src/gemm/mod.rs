@@ -26,3 +26,4 @@ pub mod shapes;
 pub mod shrink;
 pub mod simt;
 pub mod subject;
+pub mod wgmma;

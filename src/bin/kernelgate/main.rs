@@ -1,5 +1,6 @@
 //! The tool `kernelgate`: one file a subcommand.
 
+mod bench;
 mod doctor;
 mod driver_path;
 mod evidence;
@@ -28,6 +29,7 @@ enum Command {
     DriverPath(driver_path::Arguments),
     Doctor(doctor::Arguments),
     Gemm(gemm::Arguments),
+    Bench(bench::Arguments),
     Grade(grade::Arguments),
     Forms(forms::Forms),
     Evidence(evidence::Arguments),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
             exit::run_reporting(arguments.json, || doctor::run(&arguments))
         }
         Command::Gemm(arguments) => exit::run_reporting(arguments.json(), || gemm::run(&arguments)),
+        Command::Bench(arguments) => exit::run(|| bench::run(&arguments)),
         Command::Grade(arguments) => {
             exit::run_reporting(arguments.json(), || grade::run(&arguments))
         }

@@ -1,0 +1,252 @@
+//! `kernelgate bench`: times the subjects and tells a regression from noise.
+
+mod experiments;
+mod profiler;
+mod session;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use kernelgate::exit::{Exit, UsageError};
+use kernelgate::perf::baseline::Baselines;
+use kernelgate::perf::cases::{Built, Case, all};
+use kernelgate::perf::compare::{Rules, Verdict, compare, overall};
+use kernelgate::perf::record::Record;
+use session::Session;
+
+/// Time the kernels: median, interval, rates and roofline for each case.
+///
+/// Without an action: runs the cases, and saves or compares a baseline.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    options: Options,
+    /// Cases whose id contains this text; may be repeated.
+    #[arg(long, global = true)]
+    only: Vec<String>,
+    /// Print the ids of the cases and stop.
+    #[arg(long)]
+    list: bool,
+    /// Write every record as a line of JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report with plots in one HTML file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the plots as SVG files.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+    /// Save the records as a baseline.
+    #[arg(long, value_name = "NAME")]
+    save: Option<String>,
+    /// Let --save replace a baseline; the old one is kept as NAME.json.old.
+    #[arg(long, requires = "save")]
+    overwrite: bool,
+    /// Compare with a baseline: exit 1 on a confirmed regression, 3 when it cannot
+    /// be told.
+    #[arg(long, value_name = "NAME")]
+    compare: Option<String>,
+    /// Where baselines lie.
+    #[arg(long, value_name = "FOLDER", default_value = ".kernelgate/baselines")]
+    baselines: PathBuf,
+}
+
+/// How to measure.
+#[derive(Args)]
+struct Options {
+    /// Rounds of a case, each with inputs of its own.
+    #[arg(long, global = true, default_value_t = 8)]
+    rounds: usize,
+    /// Samples a round.
+    #[arg(long, global = true, default_value_t = 8)]
+    runs: usize,
+    /// Launches before the samples of a round.
+    #[arg(long, global = true, default_value_t = 3)]
+    warmup: usize,
+    /// Seed of the inputs.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+    /// Smallest difference that counts, in percent.
+    #[arg(long, global = true, default_value_t = 1.0, value_name = "PERCENT")]
+    floor: f64,
+    /// Peaks of the device, instead of the built-in table: TOML with name, source
+    /// and any of fp8, fp16, fp32 (TFLOPS), bandwidth (GB/s), boost_mhz.
+    #[arg(long, global = true, value_name = "FILE")]
+    peaks: Option<PathBuf>,
+    /// Commit that the binary was built from; asked of git where not given.
+    #[arg(long, global = true)]
+    commit: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Compare kernels with themselves and report the rate of false alarms.
+    Aa(experiments::Aa),
+    /// Plant slowdowns and see which are confirmed.
+    Inject(experiments::Inject),
+    /// Compare two cases, or two builds of one, interleaved in one process.
+    Ab(experiments::Ab),
+    /// Launch cases without timing them, for a profiler.
+    Launch(profiler::LaunchOnly),
+    /// Compare our times with the durations of Nsight Compute.
+    AgainstNcu(profiler::AgainstNcu),
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit> {
+    check(&arguments.options)?;
+    match &arguments.action {
+        None if arguments.list => {
+            for case in selected(&arguments.only)? {
+                println!("{}", case.id());
+            }
+            Ok(Exit::Held)
+        }
+        None => run_cases(arguments),
+        Some(Action::Aa(aa)) => experiments::aa(&arguments.options, &arguments.only, aa),
+        Some(Action::Inject(inject)) => experiments::inject(&arguments.options, inject),
+        Some(Action::Ab(ab)) => experiments::ab(&arguments.options, ab),
+        Some(Action::Launch(launch)) => profiler::launch(&arguments.only, launch),
+        Some(Action::AgainstNcu(ncu)) => {
+            profiler::against_ncu(&arguments.options, &arguments.only, ncu)
+        }
+    }
+}
+
+fn check(options: &Options) -> Result<()> {
+    let bad = if options.rounds == 0 || options.runs == 0 {
+        "--rounds and --runs must be at least 1"
+    } else if !(options.floor.is_finite() && options.floor > 0.0) {
+        "--floor must be a positive percentage"
+    } else {
+        return Ok(());
+    };
+    Err(UsageError(bad.to_owned()).into())
+}
+
+/// The cases whose id holds one of `only`; all for none.
+fn selected(only: &[String]) -> Result<Vec<Case>> {
+    let mut cases = all();
+    if let Some(stray) = only
+        .iter()
+        .find(|text| !cases.iter().any(|case| case.id().contains(*text)))
+    {
+        return Err(UsageError(format!(
+            "--only {stray}: no case has that in its id; see kernelgate bench --list"
+        ))
+        .into());
+    }
+    cases.retain(|case| only.is_empty() || only.iter().any(|text| case.id().contains(text)));
+    Ok(cases)
+}
+
+fn run_cases(arguments: &Arguments) -> Result<Exit> {
+    let cases = selected(&arguments.only)?;
+    let baselines = Baselines::at(&arguments.baselines);
+    if let Some(name) = &arguments.save {
+        baselines.check_save(name, arguments.overwrite)?;
+    }
+    let device = session::open()?;
+    let session = Session::new(&device, &arguments.options)?;
+    // A baseline that cannot be used is an error before minutes are spent.
+    let before = match &arguments.compare {
+        Some(name) => Some(baselines.load(name, &session.place)?),
+        None => None,
+    };
+    let (records, skipped) = measure_all(&session, &cases)?;
+    table::print(&session, &records, &skipped);
+    write_files(arguments, &records)?;
+    if let Some(name) = &arguments.save {
+        let path = baselines.save(name, &records, arguments.overwrite)?;
+        println!("saved {} cases as {}", records.len(), path.display());
+    }
+    if records.iter().any(|r| r.failure.is_some()) {
+        return Ok(Exit::Failed);
+    }
+    if records.is_empty() {
+        eprintln!("error: every case was skipped");
+        return Ok(Exit::CouldNotRun);
+    }
+    match before {
+        Some(before) => compare_with(&session, &before, &records),
+        None => Ok(Exit::Held),
+    }
+}
+
+fn measure_all(
+    session: &Session<'_>,
+    cases: &[Case],
+) -> Result<(Vec<Record>, Vec<(String, String)>)> {
+    let (mut records, mut skipped) = (Vec::new(), Vec::new());
+    let bar = session::progress(cases.len());
+    for case in cases {
+        let id = case.id();
+        bar.set_message(id.clone());
+        match case
+            .build(session.device)
+            .with_context(|| format!("case {id}"))?
+        {
+            Built::Skipped(reason) => skipped.push((id, reason)),
+            Built::Ready(mut workload) => {
+                let record = session
+                    .record(workload.as_mut(), case.cache)
+                    .with_context(|| format!("case {id}"))?;
+                records.push(record);
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok((records, skipped))
+}
+
+fn write_files(arguments: &Arguments, records: &[Record]) -> Result<()> {
+    if let Some(path) = &arguments.json {
+        let lines: String = records.iter().map(|r| r.json() + "\n").collect();
+        std::fs::write(path, lines).with_context(|| format!("while writing {}", path.display()))?;
+    }
+    if arguments.html.is_some() || arguments.plots.is_some() {
+        session::write_pictures(
+            arguments.html.as_deref(),
+            arguments.plots.as_deref(),
+            records,
+        )?;
+    }
+    Ok(())
+}
+
+fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Result<Exit> {
+    let mut cases = Vec::new();
+    for record in now {
+        match before.iter().find(|old| old.id == record.id) {
+            Some(old) => cases.push((
+                record.id.clone(),
+                old.timings.clone(),
+                record.timings.clone(),
+            )),
+            None => println!("{}: not in the baseline", record.id),
+        }
+    }
+    let comparisons = compare(
+        &cases,
+        &Rules {
+            floor: session.floor,
+            paired: false,
+            seed: session.plan.seed,
+        },
+    );
+    table::comparisons(&comparisons);
+    Ok(exit_of(overall(&comparisons)))
+}
+
+/// A confirmed regression is a failure, doubt is "could not tell".
+fn exit_of(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Same | Verdict::Faster => Exit::Held,
+        Verdict::Slower => Exit::Failed,
+        Verdict::Inconclusive => Exit::CouldNotRun,
+    }
+}

@@ -1,0 +1,233 @@
+//! Our times against Nsight Compute's.
+//!
+//! `launch` runs cases without the stopwatch: a profiler runs every kernel at its
+//! launch, so nothing could be held back. `against-ncu` measures, then runs
+//! `ncu … kernelgate bench launch …` for the same cases and compares the medians.
+//! ncu empties the caches before each kernel, so only cold cases compare; clocks are
+//! left alone on both sides.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use kernelgate::exit::{Exit, UsageError};
+use kernelgate::perf::cases::{Built, Case};
+use kernelgate::perf::stats::median_of;
+use kernelgate::perf::stopwatch::Cache;
+
+use super::session::{Session, open};
+use super::{Options, selected};
+
+#[derive(Args)]
+pub struct LaunchOnly {
+    /// Launches of each case.
+    #[arg(long, default_value_t = 10)]
+    times: usize,
+}
+
+#[derive(Args)]
+pub struct AgainstNcu {
+    /// The profiler.
+    #[arg(long, default_value = "ncu")]
+    ncu: PathBuf,
+    /// Largest difference of the medians, in percent.
+    #[arg(long, default_value_t = 2.0)]
+    within: f64,
+    /// Launches that ncu times for each case.
+    #[arg(long, default_value_t = 20)]
+    times: usize,
+}
+
+/// Five kernels from about 15 us to about 700 us.
+const NCU_CASES: [&str; 5] = [
+    "vectorised-sum/stream/64MiB/cold",
+    "window-sum/stream/256MiB/cold",
+    "wgmma/dense/4096x4096x7168/bf16/cold",
+    "vectorised-sum/stream/1GiB/cold",
+    "wgmma/dense/4096x7168x16384/bf16/cold",
+];
+
+pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
+    let device = open()?;
+    let mut ran = 0;
+    for case in selected(only)? {
+        match case.build(&device)? {
+            Built::Skipped(reason) => println!("skipped {}: {reason}", case.id()),
+            Built::Ready(mut workload) => {
+                workload.refresh(1)?;
+                for _ in 0..launch.times {
+                    workload.launch()?;
+                }
+                device.synchronize()?;
+                println!("launched {} times: {}", launch.times, case.id());
+                ran += 1;
+            }
+        }
+    }
+    Ok(if ran == 0 {
+        Exit::CouldNotRun
+    } else {
+        Exit::Held
+    })
+}
+
+pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Result<Exit> {
+    let mut cases = selected(only)?;
+    cases.retain(|case| match only.is_empty() {
+        true => NCU_CASES.contains(&case.id().as_str()),
+        false => case.cache == Cache::Cold,
+    });
+    let version = Command::new(&ncu.ncu).arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        return Err(UsageError(format!(
+            "{} does not start: Nsight Compute comes with the CUDA toolkit; name it with --ncu",
+            ncu.ncu.display()
+        ))
+        .into());
+    }
+    let device = open()?;
+    let session = Session::new(&device, options)?;
+    let (mut compared, mut apart) = (0, 0);
+    println!(
+        "{:40} {:>10} {:>10} {:>8}",
+        "case", "ours us", "ncu us", "differ"
+    );
+    for case in cases {
+        let mut workload = match case.build(&device)? {
+            Built::Skipped(reason) => {
+                println!("skipped {}: {reason}", case.id());
+                continue;
+            }
+            Built::Ready(workload) => workload,
+        };
+        let record = session.record(workload.as_mut(), case.cache)?;
+        if let Some(failure) = record.failure {
+            bail!("{}: {failure}", case.id());
+        }
+        drop(workload);
+        let theirs = median_of(durations(ncu, &case)?);
+        let difference = 100.0 * (record.time.median / theirs - 1.0);
+        let inside = difference.abs() <= ncu.within;
+        println!(
+            "{:40} {:>10.2} {:>10.2} {:>+7.2}%{}",
+            case.id(),
+            record.time.median,
+            theirs,
+            difference,
+            if inside { "" } else { "  APART" }
+        );
+        compared += 1;
+        apart += usize::from(!inside);
+    }
+    Ok(match (compared, apart) {
+        (0, _) => Exit::CouldNotRun,
+        (_, 0) => Exit::Held,
+        _ => Exit::Failed,
+    })
+}
+
+/// Durations of the case's kernel in microseconds, as ncu measures them.
+fn durations(ncu: &AgainstNcu, case: &Case) -> Result<Vec<f64>> {
+    let this = std::env::current_exe().context("no path to this program")?;
+    let output = Command::new(&ncu.ncu)
+        .args(["--clock-control", "none", "--cache-control", "all", "--csv"])
+        .args(["--metrics", "gpu__time_duration.sum"])
+        .arg("--kernel-name")
+        .arg(case.kernel())
+        .arg(this)
+        .args([
+            "bench",
+            "launch",
+            "--times",
+            &ncu.times.to_string(),
+            "--only",
+        ])
+        .arg(case.id())
+        .output()
+        .with_context(|| format!("cannot start {}", ncu.ncu.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "{} failed ({}): {text}{}",
+        ncu.ncu.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let found = parse(&text)?;
+    ensure!(
+        found.len() == ncu.times,
+        "ncu timed {} launches of {}, expected {}:\n{text}",
+        found.len(),
+        case.kernel(),
+        ncu.times
+    );
+    Ok(found)
+}
+
+/// Reads the durations out of ncu's CSV, in microseconds.
+fn parse(text: &str) -> Result<Vec<f64>> {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim()
+            .trim_matches('"')
+            .split("\",\"")
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("\"ID\""));
+    let header = cells(lines.next().context("ncu printed no table")?);
+    let column = |name: &str| {
+        header
+            .iter()
+            .position(|cell| cell == name)
+            .with_context(|| format!("ncu's table has no column `{name}`"))
+    };
+    let (metric, unit, value) = (
+        column("Metric Name")?,
+        column("Metric Unit")?,
+        column("Metric Value")?,
+    );
+    let mut found = Vec::new();
+    for line in lines {
+        let cells = cells(line);
+        if cells.get(metric).map(String::as_str) != Some("gpu__time_duration.sum") {
+            continue;
+        }
+        let number: f64 = cells
+            .get(value)
+            .and_then(|text| text.replace(',', "").parse().ok())
+            .with_context(|| format!("ncu's value in {line}"))?;
+        let scale = match cells.get(unit).map(String::as_str) {
+            Some("ns" | "nsecond") => 1e-3,
+            Some("us" | "usecond") => 1.0,
+            Some("ms" | "msecond") => 1e3,
+            other => bail!("ncu's unit {other:?}: expected ns, us or ms"),
+        };
+        found.push(number * scale);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "==PROF== Connected\n\
+        \"ID\",\"Process ID\",\"Kernel Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
+        \"0\",\"7\",\"k(float*, int)\",\"gpu__time_duration.sum\",\"ns\",\"1,234\"\n\
+        \"1\",\"7\",\"k(float*, int)\",\"gpu__time_duration.sum\",\"us\",\"1.5\"\n\
+        \"1\",\"7\",\"k(float*, int)\",\"other\",\"us\",\"9\"\n";
+
+    #[test]
+    fn durations_are_read_in_any_unit_and_other_metrics_left_out() {
+        assert_eq!(parse(TABLE).unwrap(), [1.234, 1.5]);
+    }
+
+    #[test]
+    fn a_table_that_is_not_understood_is_an_error() {
+        assert!(parse("nothing").is_err());
+        assert!(parse(&TABLE.replace("Metric Unit", "Unit")).is_err());
+        assert!(parse(&TABLE.replace("\"ns\"", "\"cycle\"")).is_err());
+        assert!(parse(&TABLE.replace("1,234", "n/a")).is_err());
+    }
+}
