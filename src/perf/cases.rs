@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 
-use super::gemm::wgmma_workload;
+use super::gemm::{GemmWorkload, Timed, wgmma_workload};
 use super::stopwatch::Cache;
 use super::stream::{StreamWorkload, size_name, stream};
-use super::workload::Workload;
-use crate::device::Device;
+use super::workload::{Config, Workload};
+use crate::device::{Device, DeviceError};
 use crate::gemm::problem::Problem;
+use crate::gemm::simt::{Mma, Simt};
+use crate::gemm::subject::Subject;
 use crate::gemm::wgmma::Wgmma;
 use crate::lowp::OutputType;
 
@@ -55,8 +57,12 @@ impl Case {
     pub fn kernel(&self) -> &'static str {
         match &self.what {
             What::Stream { name, .. } => stream(name).map_or("", |s| s.kernel),
-            What::Dense { output, .. } => match output {
-                OutputType::F32 => "wgmmaF32",
+            What::Dense {
+                subject, output, ..
+            } => match (*subject, output) {
+                ("simt", _) => "simtFp8Large",
+                ("mma", _) => "mmaFp8",
+                (_, OutputType::F32) => "wgmmaF32",
                 _ => "wgmmaBf16",
             },
         }
@@ -103,6 +109,33 @@ fn dense<'d>(
     ptx: Option<&str>,
 ) -> Result<Built<'d>> {
     match subject {
+        "simt" | "mma" => {
+            let subject: Box<dyn Subject> = match subject {
+                "simt" => Box::new(Simt::load(device)?),
+                _ => match Mma::load(device) {
+                    Ok(mma) => Box::new(mma),
+                    Err(error @ DeviceError::PtxRejected { .. }) => {
+                        return Ok(Built::Skipped(error.to_string()));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+            };
+            let tile = subject.tile(&problem);
+            let config = Config {
+                block_m: Some(tile.0),
+                block_n: Some(tile.1),
+                block_k: (subject.name() == "mma").then_some(64),
+                warps: Some(if subject.name() == "mma" { 4 } else { 8 }),
+                split: Some(1),
+                ..Config::default()
+            };
+            Ok(Built::Ready(Box::new(GemmWorkload::new(
+                device,
+                Timed::Whole(subject),
+                config,
+                problem,
+            )?)))
+        }
         "wgmma" => match Wgmma::unavailable(device) {
             Some(reason) => Ok(Built::Skipped(reason)),
             None => Ok(Built::Ready(Box::new(wgmma_workload(
@@ -156,6 +189,10 @@ pub fn all() -> Vec<Case> {
     }
     cases.push(dense("wgmma", SHAPES[1], OutputType::Bf16, Cache::Warm));
     cases.push(dense("wgmma", SHAPES[1], OutputType::F32, Cache::Cold));
+    for mnk in [SHAPES[0], SHAPES[1]] {
+        cases.push(dense("mma", mnk, OutputType::Bf16, Cache::Cold));
+    }
+    cases.push(dense("simt", SHAPES[1], OutputType::F32, Cache::Cold));
     cases
 }
 

@@ -7,9 +7,10 @@ use kernelgate::gemm::cublaslt::CublasLt;
 use kernelgate::gemm::faults::{CATALOGUE, Plant};
 use kernelgate::gemm::simt::{Mma, Simt};
 use kernelgate::gemm::subject::Subject;
+use kernelgate::gemm::wgmma::Wgmma;
 
 /// Names that `--subject all` stands for.
-pub const BUILT_IN: [&str; 3] = ["simt", "mma", "cublaslt"];
+pub const BUILT_IN: [&str; 4] = ["simt", "mma", "wgmma", "cublaslt"];
 
 /// A subject, or why this machine cannot run it.
 pub enum Found<'p> {
@@ -40,10 +41,21 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
         })?;
         return Ok(Found::Subject(Box::new(plant.fault(fault))));
     }
+    if name.starts_with("wgmma")
+        && let Some(reason) = Wgmma::unavailable(device)
+    {
+        return Ok(Found::Skipped {
+            name: name.to_owned(),
+            reason,
+        });
+    }
     let loaded: Result<Box<dyn Subject>, DeviceError> = match name {
         "simt" => Simt::load(device).map(|s| Box::new(s) as _),
         "mma" => Mma::load(device).map(|s| Box::new(s) as _),
         "cublaslt" | "cublaslt-fast" => return cublaslt(device, name),
+        "wgmma" => Wgmma::load(device).map(|s| Box::new(s) as _),
+        // Not one of `all`: it is wrong on purpose.
+        "wgmma-unpromoted" => Wgmma::load_unpromoted(device).map(|s| Box::new(s) as _),
         other => {
             return Err(UsageError(format!(
                 "no subject `{other}`; expected {}, cublaslt-fast, fault:NAME or all",
