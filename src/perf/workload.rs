@@ -78,7 +78,7 @@ pub struct Checked {
 pub trait Workload {
     fn about(&self) -> &About;
 
-    /// Fresh inputs and poisoned outputs. Waits for nothing.
+    /// Fresh inputs and poisoned outputs. Not timed.
     fn refresh(&mut self, seed: u64) -> Result<()>;
 
     /// One launch on the default stream; must not wait for the device.
