@@ -313,7 +313,8 @@ impl Subject for Wgmma {
             return refuse("reads B's scales 128x128 or one a tensor");
         }
         let whole = |recipe: &Recipe| matches!(recipe.granularity, Granularity::Tensor);
-        if !self.promoted && !(whole(&problem.a) && whole(&problem.b)) {
+        let once = whole(&problem.a) && whole(&problem.b);
+        if !(self.promoted || once) {
             return refuse("applies one scale a tensor");
         }
         None

@@ -26,14 +26,14 @@ const GROUP: usize = 128;
 /// What is launched: a subject as it is, or one whose preparation is not timed.
 pub enum Timed {
     Whole(Box<dyn Subject>),
-    Prepared(Wgmma),
+    Prepared(Box<Wgmma>),
 }
 
 impl Timed {
     fn subject(&self) -> &dyn Subject {
         match self {
             Timed::Whole(subject) => subject.as_ref(),
-            Timed::Prepared(wgmma) => wgmma,
+            Timed::Prepared(wgmma) => wgmma.as_ref(),
         }
     }
 }
@@ -320,7 +320,7 @@ pub fn wgmma_workload<'d>(
         Some(ptx) => Wgmma::load_ptx(device, ptx),
     }
     .context("while loading wgmma")?;
-    GemmWorkload::new(device, Timed::Prepared(wgmma), config, problem)
+    GemmWorkload::new(device, Timed::Prepared(Box::new(wgmma)), config, problem)
 }
 
 #[cfg(test)]
