@@ -176,10 +176,10 @@ fn run_cases(arguments: &Arguments) -> Result<Exit> {
     }
 }
 
-fn measure_all(
-    session: &Session<'_>,
-    cases: &[Case],
-) -> Result<(Vec<Record>, Vec<(String, String)>)> {
+/// Id of a case, and why it cannot run here.
+type Skipped = (String, String);
+
+fn measure_all(session: &Session<'_>, cases: &[Case]) -> Result<(Vec<Record>, Vec<Skipped>)> {
     let (mut records, mut skipped) = (Vec::new(), Vec::new());
     let bar = session::progress(cases.len());
     for case in cases {
