@@ -34,6 +34,9 @@ const SHARED_OPTIN: i32 = 97;
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK`
 const SHARED_DEFAULT: i32 = 8;
 
+/// `CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK`
+const REGISTERS_PER_BLOCK: i32 = 12;
+
 pub struct Function {
     pub handle: Handle,
     pub kernel: Arc<Kernel>,
@@ -41,7 +44,6 @@ pub struct Function {
     pub context: Arc<ContextState>,
     pub profile: &'static Profile,
     target: u32,
-    ptx_version: (u32, u32),
     /// -1 until set: what the device allows without opting in.
     dynamic_shared: AtomicI32,
     carveout: AtomicI32,
@@ -62,7 +64,6 @@ impl Function {
             // A module exists, so its device does.
             profile: profile.unwrap_or(&crate::profile::PROFILES[0]),
             target: module.prepared.target,
-            ptx_version: module.prepared.ptx_version,
             dynamic_shared: AtomicI32::new(-1),
             carveout: AtomicI32::new(-1),
         });
@@ -82,17 +83,24 @@ impl Function {
         }
     }
 
+    /// An estimate: what the PTX declares, but no more than lets a block of the
+    /// kernel's largest size run, since the device says that such a block does.
+    pub fn registers(&self) -> u32 {
+        let a_block = self.limit(REGISTERS_PER_BLOCK).unsigned_abs();
+        let most = a_block / self.kernel.max_threads.max(1);
+        self.kernel.registers.min(most)
+    }
+
     /// # Errors
     /// `INVALID_VALUE` for an unknown attribute.
     pub fn attribute(&self, number: u32) -> Result<i32, Code> {
-        let version = self.ptx_version.0 * 10 + self.ptx_version.1;
         Ok(match number {
             attribute::MAX_THREADS => self.kernel.max_threads as i32,
             attribute::STATIC_SHARED => self.kernel.static_shared as i32,
             attribute::CONSTANT | attribute::CACHE_MODE => 0,
             attribute::LOCAL => self.kernel.local_bytes as i32,
-            attribute::REGISTERS => self.kernel.registers as i32,
-            attribute::PTX_VERSION => self.target.min(version.max(self.target)) as i32,
+            attribute::REGISTERS => self.registers() as i32,
+            attribute::PTX_VERSION => self.target as i32,
             attribute::BINARY_VERSION => {
                 let (major, minor) = self.profile.compute_capability;
                 (major * 10 + minor) as i32

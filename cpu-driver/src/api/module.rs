@@ -22,7 +22,6 @@ pub struct Prepared {
     program: Program,
     /// Kernels in the order of the text.
     pub names: Vec<String>,
-    pub ptx_version: (u32, u32),
     pub target: u32,
 }
 
@@ -82,7 +81,6 @@ pub fn prepare(texts: &[String], profile: &Profile, log: &mut Options) -> Result
     Ok(Prepared {
         program,
         names: kernels.map(|kernel| kernel.name.clone()).collect(),
-        ptx_version: modules.first().map_or((0, 0), |module| module.version),
         target: modules.first().map_or(0, |module| module.target.sm),
     })
 }

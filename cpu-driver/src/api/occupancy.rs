@@ -31,7 +31,7 @@ fn blocks_per_sm(function: &Function, threads: u64, shared: u64) -> u64 {
     // Hardware gives out whole warps, and registers in units of 256 a warp.
     let warps = threads.div_ceil(32);
     let by_threads = limit(function, THREADS_PER_SM) / (warps * 32);
-    let a_warp = (u64::from(function.kernel.registers).max(1) * 32).next_multiple_of(256);
+    let a_warp = (u64::from(function.registers()).max(1) * 32).next_multiple_of(256);
     let by_registers = limit(function, REGISTERS_PER_SM) / (a_warp * warps);
     let used = u64::from(function.kernel.static_shared) + shared;
     let used = (used + limit(function, RESERVED_SHARED)).next_multiple_of(128);
