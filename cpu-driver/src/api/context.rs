@@ -17,16 +17,39 @@ pub struct ContextState {
     pub handle: Handle,
     pub device: u32,
     alive: AtomicBool,
-    /// The code that every later call returns; 0 while all is well.
-    sticky: AtomicI32,
+    /// The device's fault; 0 while all is well. Work behind it is dropped.
+    fault: AtomicI32,
+    /// The fault once a call has waited for it: what every later call returns.
+    /// Keeping the two apart makes it the synchronising call that tells, however
+    /// fast the fault came.
+    told: AtomicI32,
 }
 
 impl ContextState {
     /// A device fault: the context is lost, the first cause stays.
     pub fn poison(&self, code: Code) {
         let _ = self
-            .sticky
+            .fault
             .compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The fault, told or not.
+    pub fn fault(&self) -> Option<Code> {
+        match self.fault.load(Ordering::Acquire) {
+            0 => None,
+            code => Some(Code(code)),
+        }
+    }
+
+    /// For a call that has waited for the device: as [`ContextState::check`], and
+    /// from now on every call knows.
+    ///
+    /// # Errors
+    /// As [`ContextState::check`].
+    pub fn observe(&self) -> Outcome {
+        self.told
+            .store(self.fault.load(Ordering::Acquire), Ordering::Release);
+        self.check()
     }
 
     /// # Errors
@@ -35,7 +58,7 @@ impl ContextState {
         if !self.alive.load(Ordering::Acquire) {
             return Err(Code::CONTEXT_IS_DESTROYED);
         }
-        match self.sticky.load(Ordering::Acquire) {
+        match self.told.load(Ordering::Acquire) {
             0 => Ok(()),
             code => Err(Code(code)),
         }
@@ -94,7 +117,8 @@ fn create(device: u32, flags: u32, primary: bool) -> Arc<Context> {
         handle: fresh(),
         device,
         alive: AtomicBool::new(true),
-        sticky: AtomicI32::new(0),
+        fault: AtomicI32::new(0),
+        told: AtomicI32::new(0),
     });
     let context = Arc::new(Context {
         legacy: Stream::legacy(Arc::clone(&state)),
@@ -274,7 +298,7 @@ pub fn synchronize(context: &Context) -> Outcome {
     let scheduler = &driver()?.scheduler;
     super::capture::refuse_while_capturing(context.state.handle)?;
     scheduler.wait(&scheduler.of_context(context.state.handle));
-    context.state.check()
+    context.state.observe()
 }
 
 entries! {

@@ -137,7 +137,7 @@ fn query(handle: Handle) -> Outcome {
     let event = find(handle)?;
     match event.outside_capture()? {
         Some((serial, _)) if !driver()?.scheduler.is_done(serial) => Err(Code::NOT_READY),
-        _ => event.context.check(),
+        _ => event.context.observe(),
     }
 }
 
@@ -146,7 +146,7 @@ fn synchronize(handle: Handle) -> Outcome {
     if let Some((serial, _)) = event.outside_capture()? {
         driver()?.scheduler.wait(&[serial]);
     }
-    event.context.check()
+    event.context.observe()
 }
 
 fn elapsed(out: Out<f32>, start: Handle, end: Handle) -> Outcome {

@@ -101,7 +101,7 @@ fn release(address: u64, kinds: &[AllocationKind]) -> Outcome {
     let scheduler = &driver.scheduler;
     scheduler.wait(&scheduler.of_context(found.context));
     // Work that was waited for may have lost the context.
-    context.state.check()?;
+    context.state.observe()?;
     let freed = driver.memory.free(address).map_err(refused_free)?;
     if let Some(session) = Session::global() {
         session.freed(&freed);

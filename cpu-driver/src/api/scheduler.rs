@@ -1,13 +1,14 @@
 //! The order of asynchronous work.
 //!
-//! Every operation gets a serial number and the serials it waits for: the tail
-//! of its stream, the tails that the legacy default stream's rules add, events,
-//! and the edges of a graph. One worker thread a device takes the first ready
-//! operation in order of submission, so the device's results depend on the
-//! order of calls alone. A host function runs on a thread of its own and holds
-//! up only what waits for it.
+//! Every operation gets a serial number and waits for others: the tail of its
+//! stream, the tails that the legacy default stream's rules add, events, and the
+//! edges of a graph. One worker thread a device takes the first ready operation
+//! in order of submission, so the device's results depend on the order of calls
+//! alone. What takes no time (an event's stamp) happens as soon as it is ready,
+//! also while the device is busy; a host function runs on a thread of its own
+//! and holds up only what waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::context::ContextState;
@@ -26,7 +27,10 @@ pub struct Step {
 
 struct Pending {
     context: Arc<ContextState>,
-    after: Vec<Serial>,
+    /// Operations that have to end first.
+    blocked_by: usize,
+    /// Operations that this one holds up.
+    waiters: Vec<Serial>,
     /// Taken by the thread that runs it.
     work: Option<Work>,
 }
@@ -41,6 +45,8 @@ struct Tail {
 struct Queue {
     last: Serial,
     live: BTreeMap<Serial, Pending>,
+    /// Operations that a device may start, by device.
+    ready: BTreeMap<u32, BTreeSet<Serial>>,
     /// Latest operation by stream handle.
     tails: BTreeMap<Handle, Tail>,
     workers: Vec<u32>,
@@ -81,17 +87,42 @@ impl Queue {
         after
     }
 
-    /// The first operation of `device` that nothing holds up.
-    fn ready(&self, device: u32) -> Option<Serial> {
-        let ready = self.live.iter().find(|(_, pending)| {
-            pending.work.is_some()
-                && pending.context.device == device
-                && !pending
-                    .after
-                    .iter()
-                    .any(|serial| self.live.contains_key(serial))
-        });
-        ready.map(|(&serial, _)| serial)
+    /// Enters an operation that waits for `after`.
+    fn enter(&mut self, context: Arc<ContextState>, after: &[Serial], work: Work) {
+        self.last += 1;
+        let serial = self.last;
+        let mut blocked_by = 0;
+        for earlier in after {
+            // A graph's edge may point to a later step, which is not there yet.
+            if let Some(pending) = self.live.get_mut(earlier) {
+                pending.waiters.push(serial);
+                blocked_by += 1;
+            }
+        }
+        let pending = Pending {
+            context,
+            blocked_by,
+            waiters: Vec::new(),
+            work: Some(work),
+        };
+        self.live.insert(serial, pending);
+    }
+
+    /// Takes a finished operation away. Returns what is no longer held up.
+    fn remove(&mut self, serial: Serial) -> Vec<Serial> {
+        let Some(done) = self.live.remove(&serial) else {
+            return Vec::new();
+        };
+        let mut freed = Vec::new();
+        for waiter in done.waiters {
+            if let Some(pending) = self.live.get_mut(&waiter) {
+                pending.blocked_by -= 1;
+                if pending.blocked_by == 0 {
+                    freed.push(waiter);
+                }
+            }
+        }
+        freed
     }
 }
 
@@ -119,18 +150,9 @@ impl Scheduler {
         let before = queue.before(stream, extra);
         let first = queue.last + 1;
         for step in steps {
-            queue.last += 1;
-            let serial = queue.last;
-            let mut after: Vec<Serial> = step.after.iter().map(|&i| first + i as u64).collect();
-            if after.is_empty() {
-                after.clone_from(&before);
-            }
-            let pending = Pending {
-                context: Arc::clone(&stream.context),
-                after,
-                work: Some(step.work),
-            };
-            queue.live.insert(serial, pending);
+            let after: Vec<Serial> = step.after.iter().map(|&i| first + i as u64).collect();
+            let after = if after.is_empty() { &before } else { &after };
+            queue.enter(Arc::clone(&stream.context), after, step.work);
         }
         let serial = queue.last;
         let tail = Tail {
@@ -140,9 +162,41 @@ impl Scheduler {
         };
         queue.tails.insert(stream.handle, tail);
         self.start_worker(&mut queue, stream.context.device);
+        let free = (first..=serial).filter(|new| queue.live[new].blocked_by == 0);
+        let free = free.collect();
+        self.release(&mut queue, free);
         drop(queue);
         self.submitted.notify_all();
         serial
+    }
+
+    /// Starts what nothing holds up any more, and what that sets free in turn.
+    fn release(&'static self, queue: &mut Queue, mut free: Vec<Serial>) {
+        while let Some(serial) = free.pop() {
+            let Some(pending) = queue.live.get_mut(&serial) else {
+                continue;
+            };
+            let context = Arc::clone(&pending.context);
+            match &pending.work {
+                Some(work) if work.takes_no_time() => {
+                    run_caught(work, &context);
+                    free.extend(queue.remove(serial));
+                }
+                Some(work) if work.is_host_function() => {
+                    let work = pending.work.take();
+                    if !work.is_some_and(|work| self.start_host(serial, work, context)) {
+                        free.extend(queue.remove(serial));
+                    }
+                }
+                _ => {
+                    queue
+                        .ready
+                        .entry(context.device)
+                        .or_default()
+                        .insert(serial);
+                }
+            }
+        }
     }
 
     fn start_worker(&'static self, queue: &mut Queue, device: u32) {
@@ -163,7 +217,8 @@ impl Scheduler {
     fn work_for(&'static self, device: u32) {
         let mut queue = self.lock();
         loop {
-            let Some(serial) = queue.ready(device) else {
+            let first = queue.ready.get_mut(&device).and_then(BTreeSet::pop_first);
+            let Some(serial) = first else {
                 queue = self
                     .submitted
                     .wait(queue)
@@ -177,35 +232,35 @@ impl Scheduler {
             let work = pending.work.take();
             drop(queue);
             if let Some(work) = work {
-                self.carry_out(serial, work, context);
+                run_caught(&work, &context);
             }
-            queue = self.lock();
+            queue = self.finish(serial);
         }
     }
 
-    fn carry_out(&'static self, serial: Serial, work: Work, context: Arc<ContextState>) {
-        if !work.is_host_function() {
-            run_caught(&work, &context);
-            self.finish(serial);
-            return;
-        }
+    /// Runs client code on a thread of its own; false where there is none to be
+    /// had, and the operation is given up.
+    fn start_host(&'static self, serial: Serial, work: Work, context: Arc<ContextState>) -> bool {
         let started = std::thread::Builder::new()
             .name("host function".to_owned())
             .spawn(move || {
                 run_caught(&work, &context);
-                self.finish(serial);
+                drop(self.finish(serial));
             });
-        if let Err(error) = started {
+        if let Err(error) = &started {
             super::guard::note(&format!("cannot start a host function: {error}"));
-            self.finish(serial);
         }
+        started.is_ok()
     }
 
-    fn finish(&self, serial: Serial) {
-        self.lock().live.remove(&serial);
+    fn finish(&'static self, serial: Serial) -> MutexGuard<'static, Queue> {
+        let mut queue = self.lock();
+        let free = queue.remove(serial);
+        self.release(&mut queue, free);
         self.finished.notify_all();
         // What waited for it may be ready on any device.
         self.submitted.notify_all();
+        queue
     }
 
     pub fn is_done(&self, serial: Serial) -> bool {

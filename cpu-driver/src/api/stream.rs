@@ -100,7 +100,7 @@ impl Stream {
         capture::refuse_on_captured(self)?;
         let scheduler = &driver()?.scheduler;
         scheduler.wait(&scheduler.before(self));
-        self.context.check()
+        self.context.observe()
     }
 }
 
@@ -161,7 +161,7 @@ fn query(handle: Handle) -> Outcome {
     let stream = resolve(handle)?;
     capture::refuse_on_captured(&stream)?;
     match driver()?.scheduler.before(&stream).is_empty() {
-        true => stream.context.check(),
+        true => stream.context.observe(),
         false => Err(Code::NOT_READY),
     }
 }

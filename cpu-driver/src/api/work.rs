@@ -44,6 +44,11 @@ pub enum Work {
 }
 
 impl Work {
+    /// Needs no turn on the device: it is over as soon as what it waits for is.
+    pub fn takes_no_time(&self) -> bool {
+        matches!(self, Work::Nothing | Work::Stamp(_))
+    }
+
     /// Runs on a thread of its own, since the client's code may take its time.
     pub fn is_host_function(&self) -> bool {
         matches!(self, Work::HostFunction { .. } | Work::Callback(_))
@@ -52,11 +57,11 @@ impl Work {
     /// Does it. A failure loses the context; a lost context does nothing more,
     /// except that callbacks are told.
     pub fn run(&self, context: &ContextState) {
-        if let (Work::Callback(callback), status) = (self, context.check()) {
-            call_back(callback, status.err().map_or(SUCCESS, |code| code.0));
+        if let Work::Callback(callback) = self {
+            call_back(callback, context.fault().map_or(SUCCESS, |code| code.0));
             return;
         }
-        if context.check().is_err() {
+        if context.fault().is_some() {
             return;
         }
         if let Err(code) = self.attempt(context) {

@@ -138,6 +138,26 @@ fn elapsed_time_covers_what_ran_between_two_events() {
 }
 
 #[test]
+fn events_on_an_idle_stream_are_stamped_while_the_device_is_busy() {
+    static GATE: Gate = Gate::new();
+    let _context = Context::new();
+    let (busy, idle) = (stream(1), stream(1));
+    let (early, late) = (
+        made(|out| cuEventCreate(out, 0)),
+        made(|out| cuEventCreate(out, 0)),
+    );
+    GATE.put_on(busy);
+    ok(cuEventRecord(late, busy));
+    ok(cuEventRecord(early, idle));
+    ok(cuEventQuery(early));
+    assert_eq!(cuEventQuery(late), NOT_READY);
+    GATE.open();
+    ok(cuEventSynchronize(late));
+    let elapsed: f32 = made(|out| cuEventElapsedTime(out, early, late));
+    assert!(elapsed >= 0.0, "{elapsed}");
+}
+
+#[test]
 fn a_small_pageable_source_may_change_after_the_call() {
     static GATE: Gate = Gate::new();
     let _context = Context::new();

@@ -45,6 +45,9 @@ def source(work):
         if not found:
             raise OSError(f"cudarc {VERSION} is not in {home}; run cargo fetch")
         shutil.copytree(found[0], copy)
+        # It lies inside our workspace and is no member of it.
+        with open(copy / "Cargo.toml", "a") as manifest:
+            manifest.write("\n[workspace]\n")
     return copy
 
 
@@ -80,7 +83,7 @@ def outcomes(output):
     """Test name to `ok`, `FAILED` or `ignored`. Lines may be torn by prints of
     other threads, so the name and the verdict are looked for apart."""
     found = {}
-    for name, verdict in re.findall(r"^test (\S+) \.\.\. .*?(ok|FAILED|ignored)\b", output, re.M):
+    for name, verdict in re.findall(r"^test (\S+)(?: - .*?)? \.\.\. .*?(ok|FAILED|ignored)\b", output, re.M):
         found[name] = verdict
     failures = output.rpartition("\nfailures:\n")[2]
     for name in re.findall(r"^    (\S+::\S+)$", failures, re.M):
