@@ -214,6 +214,9 @@ pub fn named_cases(seed: u64, deep: bool) -> Vec<Named> {
     add("tensor normal f32", false, tensor(F32), Input::Normal);
     add("tensor positive f32", false, tensor(F32), Input::Positive);
     if deep {
+        // As large as suites test, where one tile or one k is a small share.
+        let suite = Problem::dense(1024, 4096, 7168, Bf16);
+        add("suite-sized dense bf16", true, suite, Input::Normal);
         let deep = Problem::dense(128, 512, 16384, Bf16);
         add("deep dense bf16", true, deep.clone(), Input::Normal);
         add(

@@ -8,7 +8,7 @@ use super::problem::{Form, Problem, fp4_recipes, fp8_recipes, tensor_recipes};
 use crate::lowp::{E2M1, E4M3, Granularity, OutputType, Recipe, ScaleFormat};
 
 /// Multiply-adds of one case that the ladder may have on any machine.
-pub const LADDER_CAP: u128 = 1 << 23;
+pub const LADDER_CAP: u128 = 1 << 26;
 
 type Recipes = (Recipe, Recipe);
 
@@ -54,7 +54,7 @@ const OTHERS: [Input; 7] = [
 
 /// (m, n, k): m = 1, each side of every tile edge, k one group, k ragged, k/128 no
 /// multiple of 4, n below a tile.
-const EDGES: [(usize, usize, usize); 34] = [
+const EDGES: [(usize, usize, usize); 42] = [
     (1, 1, 1),
     (1, 1, 128),
     (1, 7, 129),
@@ -89,6 +89,14 @@ const EDGES: [(usize, usize, usize); 34] = [
     (97, 161, 80),
     (256, 24, 112),
     (1, 2112, 512),
+    (1, 576, 7168),
+    (1, 7168, 1040),
+    (16, 2112, 1024),
+    (65, 129, 4096),
+    (129, 257, 1536),
+    (256, 256, 1000),
+    (33, 4096, 384),
+    (3, 260, 16384),
 ];
 
 fn grouped_forms() -> Vec<(usize, usize, usize, Form)> {
@@ -116,7 +124,7 @@ fn grouped_forms() -> Vec<(usize, usize, usize, Form)> {
     ]
 }
 
-/// The edge ladder: each shape with integers and with one other input; recipes,
+/// The edge ladder: each shape with integers and with two other inputs; recipes,
 /// outputs, accumulation and padding rotate so that neighbours differ in all.
 pub fn ladder(seed: u64, cap: u128) -> Vec<Case> {
     let recipes = recipes();
@@ -124,12 +132,12 @@ pub fn ladder(seed: u64, cap: u128) -> Vec<Case> {
     let mut cases = Vec::new();
     for (i, (m, n, k, form)) in dense.chain(grouped_forms()).enumerate() {
         let grouped = form != Form::Dense;
-        for second in 0..2 {
-            let turn = i + second * 5;
-            let input = if second == 0 {
+        for pass in 0..3 {
+            let turn = i + pass * 5;
+            let input = if pass == 0 {
                 Input::Integers
             } else {
-                OTHERS[i % OTHERS.len()]
+                OTHERS[(i + 3 * pass) % OTHERS.len()]
             };
             // FP16 ends at 65,504: only inputs of moderate size fit it.
             let wide = matches!(input, Input::Outlier | Input::HeavyTailed | Input::Equal);
@@ -305,6 +313,22 @@ pub fn models(seed: u64) -> Vec<Case> {
     cases
 }
 
+/// Sizes past 32-bit arithmetic, for a GPU: more than 2^31 elements of C, and more
+/// than 2^32 bytes of A.
+pub fn huge(seed: u64) -> Vec<Case> {
+    let problems = [
+        Problem::dense(65_600, 32_800, 32, OutputType::Bf16),
+        Problem::dense(262_160, 8, 16_400, OutputType::F32),
+    ];
+    let mut cases = Vec::new();
+    for problem in problems {
+        for input in [Input::Integers, Input::Normal] {
+            cases.push(Case::new("huge", problem.clone(), input, seed));
+        }
+    }
+    cases
+}
+
 /// Case i belongs to shard `part` of `of` (counted from 1).
 pub fn in_shard(index: usize, part: usize, of: usize) -> bool {
     index % of == part - 1
@@ -379,6 +403,18 @@ mod tests {
         });
         assert!(small.iter().all(|c| c.problem.work() <= 1 << 22));
         assert_ne!(cases, sweep(&Sweep { seed: 4, ..range }));
+    }
+
+    #[test]
+    fn huge_cases_pass_32_bits_of_elements_and_of_bytes() {
+        let cases = huge(1);
+        let outputs = |p: &Problem| p.m as u64 * p.n as u64;
+        assert!(cases.iter().any(|c| outputs(&c.problem) > 1 << 31));
+        assert!(
+            cases
+                .iter()
+                .any(|c| c.problem.m as u64 * c.problem.k as u64 > 1 << 32)
+        );
     }
 
     #[test]

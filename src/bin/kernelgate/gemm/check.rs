@@ -20,8 +20,8 @@ use super::subjects::{Found, find};
 
 /// Run kernels over many shapes and inputs and judge every result
 ///
-/// Without --cases, --models or --only: the edge ladder, capped so that it runs on
-/// the CPU driver too (m*n*k at most 2^23).
+/// Without --cases, --models, --huge or --only: the edge ladder, capped so that it
+/// runs on the CPU driver too (m*n*k at most 2^26).
 #[derive(Args)]
 pub struct Arguments {
     /// simt, mma, fault:NAME, several with commas, or all
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// The shapes of models in use instead of the ladder
     #[arg(long)]
     models: bool,
+    /// Sizes past 32 bits, for a GPU, instead of the ladder
+    #[arg(long)]
+    huge: bool,
     /// One case: "m,n,k"
     #[arg(long, value_name = "M,N,K")]
     only: Option<String>,
@@ -152,19 +155,20 @@ impl Arguments {
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
-        let cases = match (&self.only, self.cases, self.models) {
-            (Some(shape), None, false) => vec![self.only(shape)?],
-            (None, Some(cases), false) => shapes::sweep(&Sweep {
+        let cases = match (&self.only, self.cases, self.models, self.huge) {
+            (Some(shape), None, false, false) => vec![self.only(shape)?],
+            (None, Some(cases), false, false) => shapes::sweep(&Sweep {
                 seed: self.seed,
                 cases,
                 max_m: self.max_m.max(1),
                 cap: self.cap.unwrap_or(1 << 42).max(256 * 256),
             }),
-            (None, None, true) => shapes::models(self.seed),
-            (None, None, false) => shapes::ladder(self.seed, self.cap.unwrap_or(LADDER_CAP)),
+            (None, None, false, true) => shapes::huge(self.seed),
+            (None, None, true, false) => shapes::models(self.seed),
+            (None, None, false, false) => shapes::ladder(self.seed, self.cap.unwrap_or(LADDER_CAP)),
             _ => {
                 return Err(usage(
-                    "--only, --cases and --models exclude each other".into(),
+                    "--only, --cases, --models and --huge exclude each other".into(),
                 ));
             }
         };

@@ -76,6 +76,20 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// The options that shape the result.
+    fn options(&self) -> String {
+        let mut text = format!(" --seed {} --subject {}", self.seed, self.subject);
+        if self.deep {
+            text += " --deep";
+        }
+        if self.cases > 0 {
+            text += &format!(" --cases {} --cap {}", self.cases, self.cap);
+        }
+        text
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     let faults = arguments.faults()?;
     let device = Device::open()?;
@@ -105,7 +119,12 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let text = if arguments.json {
         serde_json::to_string_pretty(&board)? + "\n"
     } else if arguments.markdown {
-        report::markdown(&board)
+        format!(
+            "`kernelgate gemm faults{}` on {}\n\n{}",
+            arguments.options(),
+            device.banner().trim_start_matches("device: "),
+            report::markdown(&board)
+        )
     } else {
         report::text(&board)
     };
