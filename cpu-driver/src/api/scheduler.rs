@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::context::ContextState;
 use super::handles::Handle;
@@ -278,6 +279,15 @@ impl Scheduler {
         }
         drop(queue);
         crate::machine::printf::flush();
+    }
+
+    /// Waits until nothing is left, or for as long as `patience` lasts.
+    pub fn drain(&self, patience: Duration) {
+        let queue = self.lock();
+        let waited = self
+            .finished
+            .wait_timeout_while(queue, patience, |queue| !queue.live.is_empty());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What new work on `stream` would have to wait for.

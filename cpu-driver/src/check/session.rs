@@ -24,6 +24,9 @@ use crate::machine::memory::{Allocation, AllocationKind, Memory, MemoryError, Me
 /// Stacks of freed allocations to remember.
 const REMEMBERED_FREES: usize = 10_000;
 
+/// How long work that is under way at exit may take to end.
+const PATIENCE_AT_EXIT: Duration = Duration::from_secs(60);
+
 pub struct Session {
     config: Config,
     filter: Filter,
@@ -340,6 +343,9 @@ fn bad_free(error: &MemoryError) -> Option<BadFree> {
 
 extern "C" fn at_exit() {
     if let Some(Some(session)) = GLOBAL.get() {
+        if std::process::id() == session.process {
+            crate::api::drain(PATIENCE_AT_EXIT);
+        }
         session.finish();
     }
 }

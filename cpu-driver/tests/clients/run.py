@@ -13,8 +13,10 @@ could not be built or started.
 """
 
 import argparse
+import ctypes
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -61,6 +63,14 @@ def python_environment(work):
     return python, found[0]
 
 
+def missing_names(driver):
+    """Public names that the library does not export."""
+    table = (ROOT / "cpu-driver/src/api/names.rs").read_text()
+    names = re.findall(r"\b(cu[A-Z]\w+) \d+", table)
+    library = ctypes.CDLL(str(driver.resolve()))
+    return [name for name in names if not hasattr(library, name)], len(names)
+
+
 def main():
     names = ("tests", "examples", "core")
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -82,7 +92,9 @@ def main():
             # Two devices, so that multi-device programs run.
             "KERNELGATE_DEVICES": "2",
         }
-        wrong = []
+        missing, count = missing_names(chosen.driver)
+        print(f"public names: {count - len(missing)} of {count} exported")
+        wrong = [f"{name} is not exported" for name in missing]
         if "tests" in wanted:
             wrong += cudarc_client.run_tests(work, environment)
         if "examples" in wanted:
