@@ -121,7 +121,7 @@ pub enum Turn {
 }
 
 /// Rounds of pure polling after which other blocks run.
-const POLLING_ROUNDS: u32 = 16;
+const POLLING_ROUNDS: u32 = 64;
 
 impl Block {
     pub fn new(grid: &Grid<'_>) -> Self {

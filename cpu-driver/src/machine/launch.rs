@@ -68,8 +68,15 @@ pub struct Stats {
     pub killed_warps: u64,
 }
 
-/// Blocks that may be under way at once when they poll for each other.
-const RESIDENT: usize = 4096;
+/// Blocks that may be under way at once when they poll for each other; a
+/// cooperative launch may have all of its blocks under way.
+const RESIDENT: usize = 1024;
+
+/// Local memory that a thread can have, as on hardware.
+const LOCAL_LIMIT: u32 = 512 << 10;
+
+/// More shared memory than any device has.
+const SHARED_LIMIT: u32 = 1 << 20;
 
 /// Runs `kernel` over the whole grid. `params` is the packed parameter buffer
 /// in the kernel's own layout ([`Kernel::params`]).
@@ -92,6 +99,8 @@ pub fn run<O: Observer>(
         return Ok(stats);
     }
     let code = kernel.code();
+    let shared_bytes = kernel.static_shared.saturating_add(config.dynamic_shared);
+    refuse_oversize(kernel, code.local_bytes, shared_bytes)?;
     // Parameters are read as whole words: keep them aligned as on the device.
     let mut aligned = vec![0u128; (kernel.param_bytes as usize).max(params.len()).div_ceil(16) + 1];
     let bytes = aligned_bytes(&mut aligned, kernel.param_bytes as usize);
@@ -109,16 +118,21 @@ pub fn run<O: Observer>(
         view: memory.view(),
         context: config.context,
         dynamic_shared: config.dynamic_shared,
-        shared_bytes: kernel.static_shared.saturating_add(config.dynamic_shared),
+        shared_bytes,
         sites: &sites,
     };
     let mut resident: VecDeque<Block> = VecDeque::new();
     let mut spare = Some(Block::new(&grid));
+    let most = if config.cooperative {
+        usize::MAX
+    } else {
+        RESIDENT
+    };
     let mut next = 0;
     loop {
         // A new block where one is to spare, or where all others only poll.
         let polling = resident.len();
-        if next < blocks && (polling == 0 || (spare.is_none() && polling < RESIDENT)) {
+        if next < blocks && (polling == 0 || (spare.is_none() && polling < most)) {
             let mut block = spare.take().unwrap_or_else(|| Block::new(&grid));
             block.start(&grid, next);
             next += 1;
@@ -141,6 +155,21 @@ pub fn run<O: Observer>(
             });
         }
     }
+}
+
+/// Sizes that no device could provide, whatever the caller has checked.
+fn refuse_oversize(kernel: &Kernel, local: u32, shared: u32) -> Result<(), Fault> {
+    let message = if local > LOCAL_LIMIT {
+        format!("{local} bytes of local memory a thread, at most {LOCAL_LIMIT} exist")
+    } else if shared > SHARED_LIMIT {
+        format!("{shared} bytes of shared memory a block, at most {SHARED_LIMIT} exist")
+    } else {
+        return Ok(());
+    };
+    Err(Fault::StackOverflow {
+        site: kernel.site(0),
+        message: format!("{}: the launch needs {message}", kernel.name),
+    })
 }
 
 fn aligned_bytes(storage: &mut [u128], bytes: usize) -> &mut [u8] {

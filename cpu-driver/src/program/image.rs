@@ -7,9 +7,15 @@ use crate::ptx::ast::{InitValue, ScalarType, Variable};
 /// Bytes of a variable whose array length its initialiser gives.
 pub fn unsized_bytes(variable: &Variable) -> u64 {
     let element = u64::from(bytes_of(variable.ty)) * u64::from(variable.vector.max(1));
-    let known: u64 = variable.dims.iter().flatten().product();
+    let known = variable
+        .dims
+        .iter()
+        .flatten()
+        .fold(1u64, |product, dim| product.saturating_mul(*dim));
     let values = variable.init.len() as u64 * u64::from(bytes_of(variable.ty));
-    values.next_multiple_of((element * known.max(1)).max(1))
+    values
+        .checked_next_multiple_of(element.saturating_mul(known.max(1)).max(1))
+        .unwrap_or(u64::MAX)
 }
 
 /// The image and the places in it that hold addresses.

@@ -126,6 +126,10 @@ pub fn lower<'p>(
     }
 }
 
+/// Registers that one declaration can make; a text that uses more is refused
+/// instruction by instruction.
+const MOST_REGISTERS: u32 = 1 << 16;
+
 /// Bytes of a variable, its array dimensions included.
 pub fn variable_bytes(variable: &Variable) -> u64 {
     let one = u64::from(bytes_of(variable.ty)) * u64::from(variable.vector.max(1));
@@ -165,7 +169,7 @@ impl Lowering<'_> {
         let offset = self
             .local_bytes
             .next_multiple_of(variable.align.clamp(4, 128));
-        self.local_bytes = offset + bytes;
+        self.local_bytes = (offset + bytes).min(1 << 28);
         LocalSlot { offset, bytes }
     }
 
@@ -215,7 +219,7 @@ impl Lowering<'_> {
                 let class = class_of(variable.ty);
                 match variable.range {
                     Some(count) => {
-                        for number in 0..count {
+                        for number in 0..count.min(MOST_REGISTERS) {
                             let register = self.new_register(class);
                             let name = format!("{}{number}", variable.name);
                             self.define(&name, Symbol::Register(register));

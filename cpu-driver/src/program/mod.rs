@@ -200,9 +200,9 @@ pub fn param_slots(params: &[Variable]) -> (Vec<ParamSlot>, u32) {
         .iter()
         .map(|param| {
             let size = variable_bytes(param).min(1 << 20) as u32;
-            let align = param.align.max(1);
+            let align = param.align.clamp(1, 1 << 12);
             let offset = bytes.next_multiple_of(align);
-            bytes = offset + size;
+            bytes = (offset + size).min(1 << 28);
             ParamSlot {
                 offset,
                 bytes: size,
@@ -219,7 +219,7 @@ fn declared_words(body: &[ast::Statement]) -> u32 {
         .map(|statement| match statement {
             ast::Statement::Variable(v) if v.space == ast::StateSpace::Register => {
                 let words = modifiers::bytes_of(v.ty).div_ceil(4);
-                words * v.range.unwrap_or(1)
+                words.saturating_mul(v.range.unwrap_or(1))
             }
             ast::Statement::Block(inner) => declared_words(inner),
             _ => 0,

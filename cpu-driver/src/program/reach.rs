@@ -87,7 +87,7 @@ impl Layout {
         if self.shared.contains_key(&key) {
             return;
         }
-        let align = variable.align.max(1);
+        let align = variable.align.clamp(1, 1 << 12);
         if variable.dims.contains(&None) {
             if !dynamic
                 .iter()

@@ -221,3 +221,102 @@ fn normalised(n: Number) -> Number {
         exponent: n.exponent - shift,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::formats::{F32, F64, RM, RN, RP, RZ};
+    use super::{add, divide, fused, multiply, square_root};
+
+    /// SplitMix64 with edge values mixed in.
+    struct Source(u64);
+
+    impl Source {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        }
+
+        fn double(&mut self) -> f64 {
+            let raw = self.next();
+            let edges = [0.0, -0.0, 1.0, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e-310];
+            match raw % 4 {
+                0 => edges[(raw >> 8) as usize % edges.len()],
+                // Near each other, so that sums cancel.
+                1 => 1.0 + (raw >> 12) as f64 * 2f64.powi(-52),
+                _ => f64::from_bits(raw),
+            }
+        }
+
+        fn single(&mut self) -> f32 {
+            match self.next() % 3 {
+                0 => self.double() as f32,
+                _ => f32::from_bits(self.next() as u32),
+            }
+        }
+    }
+
+    fn same64(got: u64, want: f64) -> bool {
+        got == want.to_bits() || (f64::from_bits(got).is_nan() && want.is_nan())
+    }
+
+    fn same32(got: u64, want: f32) -> bool {
+        got == u64::from(want.to_bits()) || (f32::from_bits(got as u32).is_nan() && want.is_nan())
+    }
+
+    #[test]
+    fn rounding_to_nearest_agrees_with_the_processor() {
+        let seed = 20_261_129;
+        println!("seed {seed}");
+        let mut source = Source(seed);
+        for _ in 0..60_000 {
+            let (a, b, c) = (source.double(), source.double(), source.double());
+            let [x, y, z] = [a, b, c].map(f64::to_bits);
+            assert!(same64(add(F64, x, y, RN), a + b), "{a:e} + {b:e}");
+            assert!(same64(multiply(F64, x, y, RN), a * b), "{a:e} * {b:e}");
+            assert!(same64(divide(F64, x, y, RN), a / b), "{a:e} / {b:e}");
+            assert!(
+                same64(fused(F64, x, y, z, RN), a.mul_add(b, c)),
+                "{a:e} {b:e} {c:e}"
+            );
+            assert!(same64(square_root(F64, x, RN), a.sqrt()), "sqrt {a:e}");
+            let (a, b, c) = (source.single(), source.single(), source.single());
+            let [x, y, z] = [a, b, c].map(|v| u64::from(v.to_bits()));
+            assert!(same32(add(F32, x, y, RN), a + b), "{a:e} + {b:e}");
+            assert!(same32(multiply(F32, x, y, RN), a * b), "{a:e} * {b:e}");
+            assert!(same32(divide(F32, x, y, RN), a / b), "{a:e} / {b:e}");
+            assert!(
+                same32(fused(F32, x, y, z, RN), a.mul_add(b, c)),
+                "{a:e} {b:e} {c:e}"
+            );
+            assert!(same32(square_root(F32, x, RN), a.sqrt()), "sqrt {a:e}");
+        }
+    }
+
+    #[test]
+    fn directed_roundings_enclose_the_nearest_and_differ_by_one_place() {
+        let mut source = Source(7);
+        let mut inexact = 0;
+        for _ in 0..20_000 {
+            let (a, b) = (source.double(), source.double());
+            let [x, y] = [a, b].map(f64::to_bits);
+            if !(a + b).is_finite() || !a.is_finite() || !b.is_finite() {
+                continue;
+            }
+            let [near, zero, down, up] =
+                [RN, RZ, RM, RP].map(|r| f64::from_bits(add(F64, x, y, r)));
+            assert!(down <= near && near <= up, "{a:e} + {b:e}");
+            assert!(zero == if near > 0.0 { down } else { up }, "{a:e} + {b:e}");
+            if down != up {
+                inexact += 1;
+                assert_eq!(down.next_up(), up, "{a:e} + {b:e}");
+            }
+        }
+        assert!(
+            inexact > 1000,
+            "only {inexact} inexact sums: the test says nothing"
+        );
+    }
+}

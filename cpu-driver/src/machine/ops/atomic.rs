@@ -183,7 +183,7 @@ fn atomic(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), 
         report,
         count,
         ty,
-        polls: true,
+        polls: false,
     };
     let place = place(lowering, address, space)?;
     let class = class_of(ty);
@@ -202,7 +202,7 @@ fn atomic(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), 
         signed: false,
         register: class,
         address: place.class,
-        polls: true,
+        polls: false,
     });
     operands_of(lowering, &mut operation, target, sources, count, class, ty)?;
     lowering.emit(operation);
@@ -300,6 +300,7 @@ unsafe fn run_atomic<const STRICT: bool, const EVENTS: bool>(
     };
     let count = access.count as usize;
     let list = cx.list(op, 3 * count);
+    let mut changed = false;
     for lane in 0..LANES {
         if cx.active >> lane & 1 == 0 {
             continue;
@@ -313,9 +314,12 @@ unsafe fn run_atomic<const STRICT: bool, const EVENTS: bool>(
                 .wrapping_add(element * access.element as usize);
             // SAFETY: `resolve` found the lane's bytes writable and aligned.
             let old = unsafe { update(at, access.element, &|old| combine(old, b, c)) };
+            changed |= combine(old, b, c) != old;
             set_value(cx, access.register, list[element], lane, old);
         }
     }
+    // Code that waits for others asks again and again and changes nothing.
+    cx.polled |= !changed;
     Step::Next
 }
 
