@@ -8,4 +8,5 @@ pub mod harness;
 pub mod kernels;
 pub mod lessons;
 pub mod lowp;
+pub mod moe;
 pub mod perf;

@@ -321,6 +321,16 @@ pub(crate) fn make_findable(asked: &str, candidates: &[&str]) -> Result<(), Stri
     Err(tried.join("; "))
 }
 
+/// Opens the library at `path` and makes `soname` mean it for the rest of the
+/// process: for libraries that cudarc looks for under another name than they are
+/// installed by.
+pub(crate) fn open_as(path: &Path, soname: &str) -> Result<(), String> {
+    std::mem::forget(open(path.as_os_str())?);
+    // By its full path: the loader sees that this file is loaded already.
+    let full = path.canonicalize().map_err(|e| e.to_string())?;
+    open_bytes(&alias::library(soname, &full.to_string_lossy()))
+}
+
 fn already_loaded() -> Option<Library> {
     // SAFETY: with RTLD_NOLOAD nothing is loaded and no initialiser runs.
     unsafe {

@@ -26,6 +26,7 @@ pub use buffer::{Buffer, Element, POISON};
 pub use context::{Device, DeviceInfo};
 pub use error::DeviceError;
 pub use hardware::Hardware;
+pub(crate) use loader::open_as;
 pub use loader::{Survey, our_library, probe_nvidia, survey};
 pub use lt::{Fp8Gemm, Lt, LtError, LtOutput, ScaleMode};
 pub use module::{Argument, Kernel, Launch, Module};

@@ -1,0 +1,44 @@
+//! The mixture-of-experts layer on whatever device there is, ranks as threads.
+
+use std::time::Duration;
+
+use kernelgate::moe::case::{Case, cases};
+use kernelgate::moe::check::{CaseReport, Options, run};
+use kernelgate::moe::shape::{Layout, Shape};
+use kernelgate::moe::threads;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+fn options() -> Options {
+    Options {
+        seed: 1,
+        fault: None,
+        single_rank: true,
+        exact_work: 1 << 31,
+        loss: None,
+    }
+}
+
+fn report(ranks: usize, case: &Case, options: &Options) -> CaseReport {
+    threads::run(ranks, TIMEOUT, |rank| Ok(run(rank, case, options)?.report))
+        .unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error:#}", case.name))
+        .swap_remove(0)
+}
+
+/// The small layer with at least two experts a rank.
+fn shape(ranks: usize) -> Shape {
+    Shape::small((2 * ranks).max(8))
+}
+
+#[test]
+fn every_case_passes_on_one_two_and_four_ranks() {
+    for ranks in [1, 2, 4] {
+        for layout in Layout::ALL {
+            for case in cases(shape(ranks), layout, 4) {
+                let report = report(ranks, &case, &options());
+                eprintln!("{ranks} {} {} {:.2} s {:?}", layout.name(), case.name, report.seconds, report.looked);
+                assert!(report.passed(), "{report:#?}");
+            }
+        }
+    }
+}
