@@ -31,14 +31,12 @@ fn shape(ranks: usize) -> Shape {
 }
 
 #[test]
-fn every_case_passes_on_one_two_and_four_ranks() {
-    for ranks in [1, 2, 4] {
-        for layout in Layout::ALL {
-            for case in cases(shape(ranks), layout, 4) {
-                let report = report(ranks, &case, &options());
-                eprintln!("{ranks} {} {} {:.2} s {:?}", layout.name(), case.name, report.seconds, report.looked);
-                assert!(report.passed(), "{report:#?}");
-            }
-        }
+fn a_layer_on_two_ranks_passes_in_both_layouts() {
+    for layout in Layout::ALL {
+        let case = cases(shape(2), layout, 2)[0];
+        let report = report(2, &case, &options());
+        assert!(report.passed(), "{report:#?}");
+        assert!(report.rerun && report.single_rank == Some(true));
+        assert!(report.looked.rows > 0 && report.looked.exact_gemms > 0);
     }
 }

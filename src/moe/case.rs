@@ -237,7 +237,13 @@ mod tests {
         assert!(counts(Load::Odd(4), 0).iter().all(|n| n % 2 == 1));
         assert_ne!(counts(Load::Odd(4), 0), counts(Load::Odd(4), 1));
         assert_eq!(counts(Load::OneEmpty(4), 2)[2], 0);
-        assert_eq!(counts(Load::OneEmpty(4), 2).iter().filter(|&&n| n == 0).count(), 1);
+        assert_eq!(
+            counts(Load::OneEmpty(4), 2)
+                .iter()
+                .filter(|&&n| n == 0)
+                .count(),
+            1
+        );
         assert_eq!(counts(Load::LastOnly(4), 0)[..3], [0, 0, 0]);
     }
 

@@ -129,10 +129,12 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options) -> Result<CaseRun> {
         hub.step("second run");
         let input = case::input(case, options.seed, me, ranks, last);
         let flight = layer.run(rank.collective.as_mut(), input, &|label| hub.step(label))?;
-        let again = layer.arena.out.read(flight.input.count * case.shape.hidden)?;
-        rerun = same(case, &out, &again, Stage::Rerun, last, &mut mine, |token| TokenAt {
-            rank: me,
-            token,
+        let again = layer
+            .arena
+            .out
+            .read(flight.input.count * case.shape.hidden)?;
+        rerun = same(case, &out, &again, Stage::Rerun, last, &mut mine, |token| {
+            TokenAt { rank: me, token }
         });
         if options.single_rank {
             drop(layer);

@@ -135,7 +135,10 @@ impl Findings {
 
     pub fn merge(&mut self, other: Findings) {
         self.more += other.more;
-        other.list.into_iter().for_each(|finding| self.push(finding));
+        other
+            .list
+            .into_iter()
+            .for_each(|finding| self.push(finding));
     }
 
     /// The finding of the earliest iteration and stage: nearest to the cause.

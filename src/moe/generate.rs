@@ -30,11 +30,7 @@ pub enum Tensor {
 /// The state from which element i of a tensor is drawn; `unit` numbers the token
 /// or the expert.
 pub fn state(seed: u64, tensor: Tensor, unit: u64) -> u64 {
-    mix(
-        mix(seed, Stream::Check, tensor as u64),
-        Stream::Check,
-        unit,
-    )
+    mix(mix(seed, Stream::Check, tensor as u64), Stream::Check, unit)
 }
 
 /// 64 mixed bits: the same function as in `kernels/moe_fill.cu`.

@@ -202,7 +202,10 @@ impl Layer {
         self.arena.index.reserve(&self.device, slots)?.poison()?;
         self.arena.weight.reserve(&self.device, slots)?.poison()?;
         self.launch_router(input.count)?;
-        Ok((self.arena.index.read(slots)?, self.arena.weight.read(slots)?))
+        Ok((
+            self.arena.index.read(slots)?,
+            self.arena.weight.read(slots)?,
+        ))
     }
 
     /// The router over what is on the device.

@@ -37,7 +37,11 @@ impl NcclCollective {
     ///
     /// # Errors
     /// No library; a rank was lost; NCCL refused.
-    pub fn join(device: Arc<Device>, hub: &dyn Hub, named: Option<&Path>) -> Result<NcclCollective> {
+    pub fn join(
+        device: Arc<Device>,
+        hub: &dyn Hub,
+        named: Option<&Path>,
+    ) -> Result<NcclCollective> {
         let file = open_library(named)?;
         device.synchronize()?;
         let (rank, ranks) = (hub.rank(), hub.ranks());
@@ -101,7 +105,14 @@ impl NcclCollective {
                 // stay untouched until `finish`.
                 let sent = unsafe {
                     let address = address as *const std::ffi::c_void;
-                    result::send(address, to.len(), kind, rank as i32, self.comm, self.stream())
+                    result::send(
+                        address,
+                        to.len(),
+                        kind,
+                        rank as i32,
+                        self.comm,
+                        self.stream(),
+                    )
                 };
                 check(sent, "ncclSend")?;
             }
@@ -110,7 +121,14 @@ impl NcclCollective {
                 // SAFETY: as above; the buffer is borrowed exclusively.
                 let received = unsafe {
                     let address = address as *mut std::ffi::c_void;
-                    result::recv(address, from.len(), kind, rank as i32, self.comm, self.stream())
+                    result::recv(
+                        address,
+                        from.len(),
+                        kind,
+                        rank as i32,
+                        self.comm,
+                        self.stream(),
+                    )
                 };
                 check(received, "ncclRecv")?;
             }
@@ -132,7 +150,11 @@ impl Collective for NcclCollective {
     }
 
     fn gather_counts(&mut self, counts: &[u32]) -> Result<Vec<Vec<u32>>> {
-        if self.counts.as_ref().is_none_or(|(s, _)| s.len() != counts.len()) {
+        if self
+            .counts
+            .as_ref()
+            .is_none_or(|(s, _)| s.len() != counts.len())
+        {
             self.counts = Some((
                 self.device.poisoned(counts.len())?,
                 self.device.poisoned(counts.len() * self.ranks)?,
@@ -212,11 +234,20 @@ fn candidates(named: Option<&Path>) -> Vec<PathBuf> {
     let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut found: Vec<PathBuf> = std::env::split_paths(&folders).collect();
     found.extend(
-        ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64", "/usr/lib"]
-            .map(PathBuf::from),
+        [
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib64",
+            "/usr/local/cuda/lib64",
+            "/usr/lib",
+        ]
+        .map(PathBuf::from),
     );
     let mut files: Vec<PathBuf> = found.into_iter().map(|folder| folder.join(FILE)).collect();
-    files.extend(python_packages().into_iter().map(|p| p.join("nvidia/nccl/lib").join(FILE)));
+    files.extend(
+        python_packages()
+            .into_iter()
+            .map(|p| p.join("nvidia/nccl/lib").join(FILE)),
+    );
     files
 }
 
@@ -227,7 +258,12 @@ fn python_packages() -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> = std::env::split_paths(&path)
         .filter_map(|bin| Some(bin.parent()?.to_path_buf()))
         .collect();
-    prefixes.extend(["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(std::env::var_os).map(PathBuf::from));
+    prefixes.extend(
+        ["VIRTUAL_ENV", "CONDA_PREFIX"]
+            .iter()
+            .filter_map(std::env::var_os)
+            .map(PathBuf::from),
+    );
     prefixes.extend(["/usr/local", "/usr", "/opt/conda", "/opt/venv"].map(PathBuf::from));
     prefixes.dedup();
     let list = |folder: PathBuf| -> Vec<PathBuf> {
@@ -237,7 +273,10 @@ fn python_packages() -> Vec<PathBuf> {
     prefixes
         .into_iter()
         .flat_map(|prefix| list(prefix.join("lib")))
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python3")))
+        .filter(|p| {
+            p.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with("python3"))
+        })
         .flat_map(|p| [p.join("site-packages"), p.join("dist-packages")])
         .collect()
 }
@@ -267,6 +306,9 @@ mod tests {
         let folder = std::env::temp_dir();
         assert_eq!(candidates(Some(&folder))[0], folder.join(FILE));
         let error = open_library(Some(file)).unwrap_err().to_string();
-        assert!(error.contains("/no/such/libnccl.so.2") && error.contains("--nccl"), "{error}");
+        assert!(
+            error.contains("/no/such/libnccl.so.2") && error.contains("--nccl"),
+            "{error}"
+        );
     }
 }

@@ -278,8 +278,7 @@ mod tests {
                             *row = Some((copy.expert as usize, source, copy.token, copy.slot));
                         }
                     }
-                    for (segment, expert) in
-                        plan.segments.iter().zip(shape.experts_of(rank, ranks))
+                    for (segment, expert) in plan.segments.iter().zip(shape.experts_of(rank, ranks))
                     {
                         let used = &rows[segment.start..segment.start + segment.count];
                         assert!(used.iter().all(|r| r.is_some_and(|r| r.0 == expert)));

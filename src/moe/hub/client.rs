@@ -66,9 +66,7 @@ impl TcpHub {
         let mut stream = connect(joining)?;
         let io = |e: std::io::Error| failed(format!("the store at {}: {e}", joining.address));
         stream.set_nodelay(true).map_err(io)?;
-        stream
-            .set_read_timeout(Some(joining.timeout))
-            .map_err(io)?;
+        stream.set_read_timeout(Some(joining.timeout)).map_err(io)?;
         stream
             .set_write_timeout(Some(joining.timeout))
             .map_err(io)?;
@@ -270,7 +268,10 @@ impl Hub for TcpHub {
                 }
                 None => {}
             }
-            let waited = self.mailbox.changed.wait_timeout(received, Duration::from_secs(1));
+            let waited = self
+                .mailbox
+                .changed
+                .wait_timeout(received, Duration::from_secs(1));
             received = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -184,9 +184,7 @@ fn admit(shared: &Shared, stream: &mut TcpStream) -> Result<usize, String> {
     stream.set_nonblocking(false).map_err(io)?;
     stream.set_nodelay(true).map_err(io)?;
     stream.set_read_timeout(Some(HANDSHAKE)).map_err(io)?;
-    stream
-        .set_write_timeout(Some(shared.timeout))
-        .map_err(io)?;
+    stream.set_write_timeout(Some(shared.timeout)).map_err(io)?;
     let hello = Message::read(stream, LIMIT_BEFORE).map_err(|e| e.to_string())?;
     let Message::Hello {
         version,

@@ -47,9 +47,11 @@ pub fn check(judge: &Judge<'_>, sound: &Sound) -> Result<Looked> {
         };
         let threads: Vec<_> = (1..judge.threads).map(|_| scope.spawn(work)).collect();
         work();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("an oracle thread panicked")))
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .map_err(|_| anyhow!("an oracle thread panicked"))
+        })
     })?;
     Ok(looked.into_inner().unwrap_or_else(|p| p.into_inner()))
 }
@@ -184,7 +186,10 @@ fn untouched(judge: &Judge<'_>, expert: &Expert) {
         let middle = &seen.middle_codes[row * shape.intermediate..][..shape.intermediate];
         let second = &seen.second[row * 2 * shape.hidden..][..2 * shape.hidden];
         for (stage, clean) in [
-            (Stage::FirstGemm, first.iter().all(|x| x.to_bits() == poison)),
+            (
+                Stage::FirstGemm,
+                first.iter().all(|x| x.to_bits() == poison),
+            ),
             (Stage::Activation, middle.iter().all(|&x| x == POISON)),
             (Stage::SecondGemm, second.iter().all(|&x| x == POISON)),
         ] {
@@ -219,7 +224,10 @@ fn activation(judge: &Judge<'_>, expert: &Expert, rows: usize) {
                     judge.layer.rank,
                     Some(expert.expert),
                     token,
-                    format!("row {row}, columns {} to {}: {detail}", cols.start, cols.end),
+                    format!(
+                        "row {row}, columns {} to {}: {detail}",
+                        cols.start, cols.end
+                    ),
                 );
             }
         }
@@ -244,13 +252,19 @@ impl Run<'_> {
                 let (g, u) = (f64::from(g), f64::from(u));
                 let a = g / (1.0 + (-g).exp()) * u;
                 // Below the normal floats exp may be flushed to zero.
-                (a, 16.0 * U32 * a.abs() + 2f64.powi(-120) * (1.0 + (g * u).abs()))
+                (
+                    a,
+                    16.0 * U32 * a.abs() + 2f64.powi(-120) * (1.0 + (g * u).abs()),
+                )
             })
             .collect();
         let most = |sign: f64| {
             let ends = values.iter().map(|(a, e)| (a.abs() + sign * e).max(0.0));
             // A NaN must come out as one; `max` would drop it.
-            ends.fold(f64::from(1e-4f32), |m, x| if x.is_nan() || x > m { x } else { m })
+            ends.fold(
+                f64::from(1e-4f32),
+                |m, x| if x.is_nan() || x > m { x } else { m },
+            )
         };
         let (low, high) = (most(-1.0) / 448.0, most(1.0) / 448.0);
         let (low, high) = (low * (1.0 - 2.0 * U32), high * (1.0 + 2.0 * U32));
@@ -264,7 +278,11 @@ impl Run<'_> {
         for (at, (&code, (a, error))) in self.codes.iter().zip(&values).enumerate() {
             let end = |x: f64, up: bool| {
                 let quotient = (x / scale) as f32;
-                let moved = if up { quotient.next_up() } else { quotient.next_down() };
+                let moved = if up {
+                    quotient.next_up()
+                } else {
+                    quotient.next_down()
+                };
                 E4M3.encode(moved, Ties::Even).map(|code| E4M3.decode(code))
             };
             let got = E4M3.decode(code);

@@ -90,7 +90,9 @@ impl Observation {
             meta: words(&arena.row_meta.read(rows * META)?),
             first: arena.first.read(rows * 2 * shape.intermediate)?,
             middle_codes: arena.middle_codes.read(rows * shape.intermediate)?,
-            middle_scales: arena.middle_scales.read(rows * shape.intermediate_scales())?,
+            middle_scales: arena
+                .middle_scales
+                .read(rows * shape.intermediate_scales())?,
             second: arena.second.read(rows * 2 * shape.hidden)?,
             returned: arena
                 .back_got

@@ -13,7 +13,12 @@ pub type Sound = Vec<bool>;
 pub fn check(judge: &Judge<'_>) -> Sound {
     sent(judge);
     let sound: Sound = (0..judge.local().len()).map(|i| counts(judge, i)).collect();
-    for (expert, _) in judge.local().iter().zip(&sound).filter(|(_, sound)| **sound) {
+    for (expert, _) in judge
+        .local()
+        .iter()
+        .zip(&sound)
+        .filter(|(_, sound)| **sound)
+    {
         rows(judge, expert);
         if judge.layer.layout == Layout::Contiguous {
             padding(judge, expert);
@@ -144,7 +149,10 @@ fn rows(judge: &Judge<'_>, expert: &Expert) {
             );
         }
         let number = judge.tables[copy.source].first + copy.token;
-        let (got, want) = (&seen.codes[row * hidden..][..hidden], tokens.codes(shape, number));
+        let (got, want) = (
+            &seen.codes[row * hidden..][..hidden],
+            tokens.codes(shape, number),
+        );
         if let Some(col) = got.iter().zip(&want).position(|(x, y)| x != y) {
             report(
                 Stage::Tokens,
@@ -154,7 +162,10 @@ fn rows(judge: &Judge<'_>, expert: &Expert) {
                 ),
             );
         }
-        let (got, want) = (&seen.scales[row * scales..][..scales], tokens.scales(shape, number));
+        let (got, want) = (
+            &seen.scales[row * scales..][..scales],
+            tokens.scales(shape, number),
+        );
         let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits();
         if let Some(at) = got.iter().zip(&want).position(|pair| !same(pair)) {
             report(

@@ -33,7 +33,10 @@ pub fn check(judge: &Judge<'_>) {
             &flight.input.tokens,
             flight.input.first + token,
         );
-        let (index, weight) = (&flight.index[token * k..][..k], &flight.weight[token * k..][..k]);
+        let (index, weight) = (
+            &flight.index[token * k..][..k],
+            &flight.weight[token * k..][..k],
+        );
         if let Err(detail) = judge_token(&layer.shape, &logits, &bias, index, weight) {
             let at = TokenAt {
                 rank: layer.rank,
@@ -138,10 +141,14 @@ fn groups(shape: &Shape, choices: &[f64]) -> (Vec<bool>, Vec<bool>) {
             sorted.iter().take(2).sum()
         })
         .collect();
-    let beaten_by = |g: usize, slack: f64| scores.iter().filter(|&&s| s > scores[g] + slack).count();
-    let not_below = |g: usize, slack: f64| scores.iter().filter(|&&s| s >= scores[g] - slack).count();
+    let beaten_by =
+        |g: usize, slack: f64| scores.iter().filter(|&&s| s > scores[g] + slack).count();
+    let not_below =
+        |g: usize, slack: f64| scores.iter().filter(|&&s| s >= scores[g] - slack).count();
     let per_expert = |chosen: &dyn Fn(usize) -> bool| {
-        (0..shape.experts).map(|e| chosen(e / size)).collect::<Vec<bool>>()
+        (0..shape.experts)
+            .map(|e| chosen(e / size))
+            .collect::<Vec<bool>>()
     };
     (
         per_expert(&|g| not_below(g, 4.0 * CHOICE) <= top_groups),
@@ -217,7 +224,9 @@ mod tests {
                 let mut twice = index.clone();
                 twice[1] = twice[0];
                 let mut other = index.clone();
-                let absent = (0..shape.experts as u32).find(|e| !index.contains(e)).unwrap();
+                let absent = (0..shape.experts as u32)
+                    .find(|e| !index.contains(e))
+                    .unwrap();
                 *other.last_mut().unwrap() = absent;
                 let mut off = weight.clone();
                 off[0] *= 1.0 + 1e-5;
