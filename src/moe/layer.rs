@@ -18,7 +18,7 @@ use super::plan::{Copy, Counts, NO_ROW, ReceivePlan, SendPlan, copies, count};
 use super::shape::{GROUP, Layout, Router, Shape};
 use super::steer::Steer;
 use super::weights::Weights;
-use crate::device::{Argument, Device, Launch, Module};
+use crate::device::{Argument, Buffer, Device, Launch, Module};
 use crate::gemm::problem::{Form, Problem};
 use crate::gemm::simt::Simt;
 use crate::gemm::subject::{DeviceOperands, Group, Subject};
@@ -319,6 +319,18 @@ impl Layer {
         self.unpack(flight)
     }
 
+    /// The transfers of a dispatch alone, with `between` while they are under way.
+    pub fn transfer(
+        &mut self,
+        collective: &mut dyn Collective,
+        flight: &Flight,
+        between: &mut dyn FnMut(&mut Layer) -> Result<()>,
+    ) -> Result<()> {
+        collective.start(&mut self.transfers(flight)?)?;
+        between(self)?;
+        collective.finish(&mut self.transfers(flight)?)
+    }
+
     /// Rows into sending order.
     pub fn pack(&mut self, flight: &Flight) -> Result<()> {
         let rows = flight.send.copies.len();
@@ -421,6 +433,20 @@ impl Layer {
             self.arena.row_scales.address(),
         );
         self.move_rows(a, b, from.len(), scales)
+    }
+
+    /// Copies rows by an identity map: the memory ceiling of [`super::bench`].
+    pub fn copy_rows(
+        &self,
+        from: &Buffer<u8>,
+        to: &Buffer<u8>,
+        map: &Buffer<u32>,
+        row: usize,
+    ) -> Result<()> {
+        let arguments: [&dyn Argument; 5] = [from, to, map, map, &(row as u32)];
+        let launch = Launch::linear(u32::try_from(map.len())?, 256);
+        self.rows.kernel("moveRows")?.launch(launch, &arguments)?;
+        Ok(())
     }
 
     fn map(&mut self, from: &[u32], to: &[u32]) -> Result<()> {

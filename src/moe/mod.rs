@@ -8,6 +8,7 @@
 //! [`hub`]: threads of one process, or processes.
 
 mod arena;
+pub mod bench;
 pub mod case;
 pub mod check;
 pub mod collective;
@@ -15,11 +16,15 @@ pub mod fault;
 pub mod finding;
 pub mod generate;
 pub mod hub;
+pub mod job;
+pub mod launch;
 pub mod layer;
 pub mod nccl;
 pub mod oracle;
 pub mod plan;
+pub mod scoreboard;
 pub mod shape;
 pub mod steer;
 pub mod threads;
 pub mod weights;
+pub mod world;

@@ -7,6 +7,7 @@ mod evidence;
 mod forms;
 mod gemm;
 mod grade;
+mod moe;
 mod programs;
 mod sanitize;
 
@@ -30,6 +31,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Gemm(gemm::Arguments),
     Bench(bench::Arguments),
+    Moe(moe::Arguments),
     Grade(grade::Arguments),
     Forms(forms::Forms),
     Evidence(evidence::Arguments),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
             exit::run_reporting(arguments.json, || doctor::run(&arguments))
         }
         Command::Gemm(arguments) => exit::run_reporting(arguments.json(), || gemm::run(&arguments)),
+        Command::Moe(arguments) => exit::run_reporting(arguments.json(), || moe::run(&arguments)),
         Command::Bench(arguments) => exit::run(|| bench::run(&arguments)),
         Command::Grade(arguments) => {
             exit::run_reporting(arguments.json(), || grade::run(&arguments))
