@@ -85,8 +85,8 @@ fn one(spec: &Spec, options: &Options, device: &Hello, session: &mut Option<Sess
         Err(error) => return Outcome::Error(format!("{error:#}")),
     };
     let outcome = live.ask(spec, options.timeout);
-    // Only a child that answered in order is asked again.
-    if matches!(outcome, Outcome::Ran(_) | Outcome::Unsupported(_)) {
+    // A child that refused an instruction in mid-kernel has lost its context.
+    if matches!(outcome, Outcome::Ran(_)) {
         *session = Some(live);
     }
     outcome

@@ -7,11 +7,17 @@
 use super::inputs;
 use super::signature::SLOT;
 use super::spec::Spec;
+use crate::device::choice::Driver;
 use crate::device::{Device, DeviceError, Launch};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::path::Path;
+
+/// `CUDA_ERROR_ILLEGAL_INSTRUCTION`
+const ILLEGAL_INSTRUCTION: u32 = 715;
+/// `CUDA_ERROR_NOT_SUPPORTED`
+const NOT_SUPPORTED: u32 = 801;
 
 /// What the driver is, once a child.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
@@ -61,7 +67,7 @@ fn hello(device: &Device) -> Hello {
     let (major, minor) = info.compute_capability;
     let kernel_module = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let nvidia = kernel_module
-        .filter(|_| info.driver == crate::device::choice::Driver::Nvidia)
+        .filter(|_| info.driver == Driver::Nvidia)
         .and_then(|text| text.lines().next().map(str::to_owned));
     Hello {
         name: info.name.clone(),
@@ -83,16 +89,29 @@ fn answer(device: &Device, path: &Path) -> Answer {
     };
     match execute(device, &spec) {
         Ok(outputs) => Answer::Outputs(outputs.iter().map(|b| format!("{b:02x}")).collect()),
-        Err(error) => match error.downcast_ref::<DeviceError>() {
-            // 801: CUDA_ERROR_NOT_SUPPORTED.
-            Some(DeviceError::PtxRejected { .. } | DeviceError::Driver { code: 801, .. }) => {
-                Answer::Unsupported(format!("{error:#}"))
-            }
-            Some(DeviceError::Faulted { .. } | DeviceError::Lost) => {
-                Answer::Fault(format!("{error:#}"))
-            }
-            _ => Answer::Error(format!("{error:#}")),
-        },
+        Err(error) => refusal(&error, device.info().driver),
+    }
+}
+
+/// How a form that gave no outputs ended. A GPU meets an illegal instruction
+/// (715) only in a broken module; our driver also says so of an instruction
+/// that it does not have, once a kernel reaches it.
+fn refusal(error: &anyhow::Error, driver: Driver) -> Answer {
+    let why = format!("{error:#}");
+    match error.downcast_ref::<DeviceError>() {
+        Some(
+            DeviceError::PtxRejected { .. }
+            | DeviceError::Driver {
+                code: NOT_SUPPORTED,
+                ..
+            },
+        ) => Answer::Unsupported(why),
+        Some(DeviceError::Faulted {
+            code: ILLEGAL_INSTRUCTION,
+            ..
+        }) if driver == Driver::Cpu => Answer::Unsupported(why),
+        Some(DeviceError::Faulted { .. } | DeviceError::Lost) => Answer::Fault(why),
+        _ => Answer::Error(why),
     }
 }
 
@@ -120,4 +139,24 @@ fn pack(spec: &Spec, slots: &[u8]) -> Result<Vec<u8>> {
         }
     }
     Ok(packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_illegal_instruction_is_a_missing_one_on_our_driver_and_a_fault_on_a_gpu() {
+        let ended = |code, driver| {
+            let error = DeviceError::Faulted {
+                call: "cuCtxSynchronize",
+                code,
+                name: String::new(),
+            };
+            refusal(&error.into(), driver)
+        };
+        assert!(matches!(ended(715, Driver::Cpu), Answer::Unsupported(_)));
+        assert!(matches!(ended(715, Driver::Nvidia), Answer::Fault(_)));
+        assert!(matches!(ended(700, Driver::Cpu), Answer::Fault(_)));
+    }
 }

@@ -144,6 +144,40 @@ fn async_barriers(t: &mut Table) {
     .named("mbarrier.try_wait.parity")
     .inputs("random 64")
     .sm(90);
+    clusters(t);
+}
+
+/// A launch without clusters is one of clusters of one block.
+fn clusters(t: &mut Table) {
+    let tile = ".shared .align 4 .b8 tile[256]; mov.u32 base, tile; mad.lo.u32 at, tid, 4, base; st.shared.b32 [at], a";
+    let read = "xor.b32 at, tid, 33; mad.lo.u32 at, at, 4, base; ld.shared.b32 d, [at]";
+    t.line(
+        "block",
+        &format!("{tile}; barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; {read}"),
+        "a:b32 -> d:b32 | at:b32 base:b32",
+    )
+    .named("barrier.cluster")
+    .inputs("random 256")
+    .sm(90);
+    let init = ".shared .align 8 .b64 bar; mov.u32 own, bar; setp.eq.u32 p, tid, 0; @p mbarrier.init.shared::cta.b64 [own], 64; @p fence.mbarrier_init.release.cluster; bar.sync 0";
+    let wait = "WAIT:; mbarrier.try_wait.parity.shared::cta.b64 q, [own], 0; @!q bra WAIT";
+    t.line(
+        "block",
+        &format!("{tile}; {init}; mov.u32 remote, 0; mapa.shared::cluster.u32 remote, own, remote; mbarrier.arrive.shared::cluster.b64 _, [remote]; {wait}; {read}"),
+        "a:b32 -> d:b32 | at:b32 base:b32 own:b32 remote:b32 p:pred q:pred",
+    )
+    .named("mbarrier.arrive.cluster")
+    .inputs("random 256")
+    .sm(90);
+    // The first thread also announces no bytes: the phase ends by arrivals.
+    t.line(
+        "block",
+        &format!("{tile}; {init}; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [own], 0; @!p mbarrier.arrive.shared::cta.b64 _, [own]; {wait}; {read}"),
+        "a:b32 -> d:b32 | at:b32 base:b32 own:b32 p:pred q:pred",
+    )
+    .named("mbarrier.arrive.expect_tx")
+    .inputs("random 256")
+    .sm(90);
 }
 
 fn addresses(t: &mut Table) {

@@ -116,6 +116,12 @@ fn mov(t: &mut Table) {
             &format!("a:{ty} -> d:{ty}"),
         );
     }
+    t.line(
+        "control",
+        "setp.lt.s32 p, a, b; mov.pred q, p; selp.u32 d, 1, 0, q; mov.pred q, 1; xor.pred q, q, p; selp.u32 e, 1, 0, q; mov.pred q, 0; xor.pred q, q, p; selp.u32 f, 1, 0, q",
+        "a:s32 b:s32 -> d:u32 e:u32 f:u32 | p:pred q:pred",
+    )
+    .named("mov.pred");
     t.line("control", "mov.b32 d, {a, b}", "a:b16 b:b16 -> d:b32")
         .named("mov.b32.pack");
     t.line("control", "mov.b32 {d, e}, a", "a:b32 -> d:b16 e:b16")

@@ -7,6 +7,8 @@ pub(super) fn lines(t: &mut Table) {
     global_vector(t);
     shared(t);
     local_const_param(t);
+    parameters(t);
+    generic(t);
     ordering(t);
 }
 
@@ -82,6 +84,9 @@ fn global_vector(t: &mut Table) {
         ("f64", 8),
         ("u8", 1),
         ("s16", 2),
+        ("u32", 4),
+        ("s32", 4),
+        ("u64", 8),
     ];
     for (ty, bytes) in types {
         for count in [2, 4] {
@@ -109,6 +114,20 @@ fn global_vector(t: &mut Table) {
             )
             .named(&format!("st.global.v{count}.{ty}"));
         }
+    }
+    for ty in ["u32", "f32"] {
+        t.line(
+            "memory",
+            &format!("ld.global.cs.v4.{ty} {{d0, d1, d2, d3}}, [src]"),
+            &format!("a:b64 b:b64 -> {}", registers("d", 4, ty)),
+        );
+        t.line(
+            "memory",
+            &format!(
+                "st.global.cs.v4.{ty} [dst], {{a0, a1, a2, a3}}; ld.global.v2.b64 {{x, y}}, [dst]"
+            ),
+            &format!("{} -> x:b64 y:b64", registers("a", 4, ty)),
+        );
     }
     t.line(
         "memory",
@@ -200,7 +219,7 @@ fn local_const_param(t: &mut Table) {
     }
     t.line(
         "memory",
-        ".local .align 16 .b8 depot[64]; mov.u64 at, depot; cvta.local.u64 at, at; mad.wide.u32 at, k, 4, at; st.v4.b32 [at], {a, b, b, a}; ld.b32 d, [at+8]; ld.b32 e, [at]",
+        ".local .align 16 .b8 depot[64]; mov.u64 at, depot; cvta.local.u64 at, at; and.b32 k, a, 3; mad.wide.u32 at, k, 16, at; st.v4.b32 [at], {a, b, b, a}; ld.b32 d, [at+8]; ld.b32 e, [at]",
         "a:b32 b:b32 -> d:b32 e:b32 | at:b64 k:b32",
     )
     .named("ld_st.generic.local.b32");
@@ -235,10 +254,93 @@ fn local_const_param(t: &mut Table) {
     );
 }
 
+/// The pointer to the inputs is put together from parts of its parameter.
+fn parameters(t: &mut Table) {
+    let mut part = |name: &str, load: &str, scratch: &str| {
+        t.line(
+            "memory",
+            &format!(
+                "{load}; cvta.to.global.u64 x, x; mad.wide.u32 x, i, 8, x; ld.global.b32 d, [x]"
+            ),
+            &format!("a:b32 -> d:b32 | x:u64 {scratch}"),
+        )
+        .named(name);
+    };
+    for ty in ["u32", "s32", "b32", "f32"] {
+        part(
+            &format!("ld.param.{ty}"),
+            &format!("ld.param.{ty} l, [inputs]; ld.param.{ty} h, [inputs+4]; mov.b64 x, {{l, h}}"),
+            &format!("l:{ty} h:{ty}"),
+        );
+    }
+    for ty in ["u32", "f32", "b32"] {
+        part(
+            &format!("ld.param.v2.{ty}"),
+            &format!("ld.param.v2.{ty} {{l, h}}, [inputs]; mov.b64 x, {{l, h}}"),
+            &format!("l:{ty} h:{ty}"),
+        );
+    }
+    for ty in ["b64", "s64", "f64"] {
+        part(
+            &format!("ld.param.{ty}"),
+            &format!("ld.param.{ty} l, [inputs]; mov.b64 x, l"),
+            &format!("l:{ty}"),
+        );
+    }
+    let bytes: Vec<String> = (0..8)
+        .map(|k| {
+            format!(
+                "ld.param.u8 h, [inputs+{k}]; cvt.u64.u16 y, h; shl.b64 y, y, {}; or.b64 x, x, y",
+                8 * k
+            )
+        })
+        .collect();
+    part(
+        "ld.param.u8",
+        &format!("mov.u64 x, 0; {}", bytes.join("; ")),
+        "y:u64 h:u16",
+    );
+    part(
+        "ld.param.u16",
+        "ld.param.u16 p, [inputs]; ld.param.u16 q, [inputs+2]; ld.param.u16 r, [inputs+4]; ld.param.u16 s, [inputs+6]; mov.b64 x, {p, q, r, s}",
+        "p:u16 q:u16 r:u16 s:u16",
+    );
+    t.line(
+        "memory",
+        "mov.b64 x, inputs; cvta.param.u64 x, x; ld.u64 x, [x]; cvta.to.global.u64 x, x; mad.wide.u32 x, i, 8, x; ld.global.b32 d, [x]",
+        "a:b32 -> d:b32 | x:u64",
+    )
+    .named("cvta.param.u64");
+}
+
+/// Each type through a generic address of global memory.
+fn generic(t: &mut Table) {
+    for ty in [
+        "u8", "s8", "u16", "s16", "u32", "s32", "f32", "u64", "b64", "f64",
+    ] {
+        let out = match ty {
+            "u8" | "s8" | "u16" | "s16" => "b32",
+            other => other,
+        };
+        t.line(
+            "memory",
+            &format!("cvta.global.u64 e, src; ld.{ty} d, [e]"),
+            &format!("a:b64 -> d:{out} | e:b64"),
+        )
+        .named(&format!("ld.{ty}"));
+        t.line(
+            "memory",
+            &format!("mov.b64 d, 0; st.global.b64 [dst], d; cvta.global.u64 e, dst; st.{ty} [e], a; ld.global.b64 d, [dst]"),
+            &format!("a:{out} -> d:b64 | e:b64"),
+        )
+        .named(&format!("st.{ty}"));
+    }
+}
+
 fn ordering(t: &mut Table) {
     t.line(
         "memory",
-        "ld.volatile.global.{b32,f32} d, [src]",
+        "ld.volatile.global.{b32,u32,f32} d, [src]",
         "a:b32 -> d:b32",
     );
     t.line(
@@ -266,6 +368,11 @@ fn ordering(t: &mut Table) {
             "a:b32 -> d:b32",
         );
     }
+    t.line(
+        "memory",
+        "st.volatile.global.u32 [dst], a; ld.global.b32 d, [dst]",
+        "a:b32 -> d:b32",
+    );
     t.line(
         "memory",
         "ld.relaxed.gpu.global.v2.b32 {d0, d1}, [src]",

@@ -18,6 +18,12 @@ pub(super) fn lines(t: &mut Table) {
     .suffix(".merge");
     t.line(
         "video",
+        "{vadd,vsub,vmin}{.s32,.u32}.s32.s32.sat d.b2, a.h1, b.b2, c",
+        three,
+    )
+    .suffix(".merge");
+    t.line(
+        "video",
         "{vadd,vsub,vmin,vmax}.u32.u32.s32.add d, a.b0, b.b3, c",
         three,
     )
@@ -33,6 +39,11 @@ pub(super) fn lines(t: &mut Table) {
     t.line(
         "video",
         "{vadd4,vsub4,vavrg4,vabsdiff4,vmin4,vmax4}{.s32.s32.s32,.u32.u32.u32} d, a, b, c",
+        three,
+    );
+    t.line(
+        "video",
+        "{vadd2,vsub2,vadd4,vsub4}{.s32.s32.s32,.u32.u32.u32,.s32.u32.s32,.u32.s32.s32}.sat d, a, b, c",
         three,
     );
     t.line(

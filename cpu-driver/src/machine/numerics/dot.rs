@@ -5,11 +5,17 @@
 //! largest exponent among them, cut (towards zero) at [`FRACTION`] bits below
 //! it, added exactly, and the sum is cut to `f32` (or rounded to nearest for an
 //! `f16` accumulator). Products are exact and their exponents are the sums of
-//! the factors' exponents, before normalisation. The model and its parameters
-//! for Hopper are those of arXiv 2511.10909, checked against bits recorded on
-//! an H200 (`forms/mma`); other architectures are unmeasured here. FP8
-//! operands are widened to `f16` first and C is added last, rounded to nearest,
-//! as sm_90 does for `mma.sync` (seen in the recorded bits).
+//! the factors' exponents, before normalisation. A NaN, 0·∞ or ∞ − ∞ gives the
+//! canonical NaN.
+//!
+//! FP8 operands are widened to `f16`, as ptxas for sm_90 does (`F2FP.UNPACK`,
+//! two `HMMA` from zero): one step over the lower two bytes of every register,
+//! one over the upper two; C is added last, rounded to nearest. `f64` is a
+//! chain of fused operations.
+//!
+//! The model and its parameters for Hopper are those of arXiv 2511.10909; every
+//! bit recorded on an H200 (`forms/mma`) agrees. Other architectures are
+//! unmeasured: they get the same arithmetic here.
 
 use super::formats::{self, Format, Parts, RN, RZ};
 use super::half::{F16, Half};
@@ -71,6 +77,11 @@ impl Element {
         }
     }
 
+    /// FP8
+    fn is_byte(self) -> bool {
+        matches!(self, Element::E4M3 | Element::E5M2)
+    }
+
     fn small(self) -> Format {
         if self == Element::E4M3 {
             formats::E4M3
@@ -101,6 +112,7 @@ pub enum Kind {
 pub fn step(shape: &Shape) -> usize {
     match shape.a {
         Element::TF32 => shape.k.min(8),
+        Element::E4M3 | Element::E5M2 => shape.k / 2,
         _ => shape.k.min(16),
     }
 }
@@ -149,20 +161,22 @@ fn whole(sum: i64, c: u64, saturate: bool) -> u64 {
     u64::from(value as u32)
 }
 
-/// A chain of fused operations in the order of k. Of several NaNs that of C
-/// wins, then the first of B, then the first of A.
+/// A chain of fused operations in the order of k. At each link a NaN of B wins
+/// over one in the sum, which wins over one of A (a scalar `fma.f64` prefers
+/// the sum to B).
 fn double(k: usize, a: &[u64], b: &[u64], c: u64) -> u64 {
-    let nan = |bits: &&u64| f64::from_bits(**bits).is_nan();
-    let found = [c];
-    let mut operands = found.iter().chain(&b[..k]).chain(&a[..k]);
-    if let Some(first) = operands.find(nan) {
-        return first | 1 << 51;
+    let nan = |bits: &u64| f64::from_bits(*bits).is_nan();
+    let mut sum = c;
+    for (a, b) in a[..k].iter().zip(&b[..k]) {
+        sum = match [*b, sum, *a].into_iter().find(nan) {
+            Some(first) => first | 1 << 51,
+            None => {
+                let [a, b, c] = [*a, *b, sum].map(f64::from_bits);
+                fused64::<RN>(a, b, c).to_bits()
+            }
+        };
     }
-    let mut sum = f64::from_bits(c);
-    for at in 0..k {
-        sum = fused64::<RN>(f64::from_bits(a[at]), f64::from_bits(b[at]), sum);
-    }
-    sum.to_bits()
+    sum
 }
 
 /// A factor: `mantissa · 2^(exponent - fraction bits)`, with the exponent of
@@ -225,47 +239,42 @@ fn factors(element: Element, bits: &[u64]) -> Vec<Factor> {
 }
 
 fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
-    let (a, b) = (factors(shape.a, a), factors(shape.b, b));
+    let (mut a, mut b) = (factors(shape.a, a), factors(shape.b, b));
     let fraction = (shape.a.format().mantissa_bits + shape.b.format().mantissa_bits) as i32;
     let (from, to) = (accumulator(shape.c), accumulator(shape.d));
-    if matches!(shape.a, Element::E4M3 | Element::E5M2) {
-        return each(shape, c, |i, j, c| {
-            let (row, column) = (&a[i..i + shape.k], &b[j..j + shape.k]);
-            let sum = eighths(row, column, fraction, to);
-            let c = from.to_f64(c);
-            // Two numbers of at most 24 bits: `f64` is wide enough for a
-            // second rounding to do no harm.
-            to.from_f64(to.to_f64(sum) + c, RN, false)
-        });
-    }
     let step = step(shape);
-    each(shape, c, |i, j, c| {
-        let mut sum = c;
-        let mut format = from;
-        for start in (0..shape.k).step_by(step) {
-            let row = &a[i + start..i + start + step];
-            let column = &b[j + start..j + start + step];
+    let chain = |a: &[Factor], b: &[Factor], mut format: Format, mut sum: u64| {
+        for (row, column) in a.chunks_exact(step).zip(b.chunks_exact(step)) {
             sum = fused_step(row, column, fraction, format, sum, to);
             format = to;
         }
         sum
+    };
+    if !shape.a.is_byte() {
+        return each(shape, c, |i, j, c| {
+            chain(&a[i..i + shape.k], &b[j..j + shape.k], from, c)
+        });
+    }
+    a = lower_bytes_first(&a, shape.k);
+    b = lower_bytes_first(&b, shape.k);
+    each(shape, c, |i, j, c| {
+        let sum = chain(&a[i..i + shape.k], &b[j..j + shape.k], to, 0);
+        // Two numbers of at most 24 bits: `f64` is wide enough for a second
+        // rounding to do no harm.
+        to.from_f64(to.to_f64(sum) + from.to_f64(c), RN, false)
     })
 }
 
-/// FP8 on sm_90: a register's lower two bytes of every lane make one step of
-/// `f16` products, the upper two the next; the sum starts at zero.
-fn eighths(row: &[Factor], column: &[Factor], fraction: i32, to: Format) -> u64 {
-    let mut sum = 0;
-    for upper in [0, 2] {
-        let pick = |factors: &[Factor]| -> Vec<Factor> {
-            factors
-                .chunks_exact(4)
-                .flat_map(|four| four[upper..upper + 2].to_vec())
-                .collect()
-        };
-        sum = fused_step(&pick(row), &pick(column), fraction, to, sum, to);
+/// The order in which sm_90 takes FP8 products: every register's lower two
+/// bytes make one step of `f16` products, the upper two the next.
+fn lower_bytes_first(factors: &[Factor], k: usize) -> Vec<Factor> {
+    let mut ordered = Vec::with_capacity(factors.len());
+    for line in factors.chunks_exact(k) {
+        for half in [0, 2] {
+            ordered.extend(line.chunks_exact(4).flat_map(|four| &four[half..half + 2]));
+        }
     }
-    sum
+    ordered
 }
 
 fn accumulator(ty: ScalarType) -> Format {

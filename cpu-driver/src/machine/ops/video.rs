@@ -267,10 +267,9 @@ impl Video {
         let (at, width) = self.select[0];
         let mut value = self.combine(a, b, c);
         if self.saturate {
-            // With sources of both kinds the hardware compares without sign:
-            // what is negative counts as too large (seen on an H200).
-            let mixed = self.signed[1] != self.signed[2];
-            value = if mixed && value < 0 {
+            // A part of the target saturates without regard to sign: what is
+            // negative counts as too large (ptxas for sm_90; bits of an H200).
+            value = if width < 32 && value < 0 {
                 clamp(i64::MAX, width, self.signed[0])
             } else {
                 clamp(value, width, self.signed[0])
