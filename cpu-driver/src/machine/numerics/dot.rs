@@ -18,7 +18,8 @@
 //! unmeasured: they get the same arithmetic here.
 
 use super::formats::{self, Format, Parts, RN, RZ};
-use super::half::{F16, Half};
+use super::fused;
+use super::half::FP8_AS_F16;
 use super::single::fused64;
 use crate::machine::ops::mma::Shape;
 use crate::program::code::Class;
@@ -74,19 +75,6 @@ impl Element {
             Element::F32 => formats::F32,
             // FP8 operands are widened first.
             _ => formats::F16,
-        }
-    }
-
-    /// FP8
-    fn is_byte(self) -> bool {
-        matches!(self, Element::E4M3 | Element::E5M2)
-    }
-
-    fn small(self) -> Format {
-        if self == Element::E4M3 {
-            formats::E4M3
-        } else {
-            formats::E5M2
         }
     }
 
@@ -182,20 +170,21 @@ fn double(k: usize, a: &[u64], b: &[u64], c: u64) -> u64 {
 /// A factor: `mantissa · 2^(exponent - fraction bits)`, with the exponent of
 /// the leading bit's place (not normalised for subnormals).
 #[derive(Clone, Copy)]
-struct Factor {
-    mantissa: i64,
-    exponent: i32,
-    special: Special,
+pub struct Factor {
+    pub mantissa: i64,
+    pub exponent: i32,
+    pub special: Special,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Special {
+pub enum Special {
     No,
     Nan,
     Infinite,
 }
 
-fn factor(format: Format, bits: u64) -> Factor {
+#[inline(always)]
+pub fn factor(format: Format, bits: u64) -> Factor {
     match format.split(bits) {
         Parts::Nan => Factor {
             mantissa: 0,
@@ -229,40 +218,45 @@ fn factors(element: Element, bits: &[u64]) -> Vec<Factor> {
         .map(|bits| match element {
             // The last 13 bits of the register are ignored.
             Element::TF32 => factor(format, bits >> 13),
-            Element::E4M3 | Element::E5M2 => {
-                let wide = F16::nearest(element.small().to_f64(*bits) as f32);
-                factor(format, wide.bits().into())
-            }
+            Element::E4M3 => factor(format, FP8_AS_F16[0][*bits as usize & 255].into()),
+            Element::E5M2 => factor(format, FP8_AS_F16[1][*bits as usize & 255].into()),
             _ => factor(format, *bits),
         })
         .collect()
 }
 
-fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
-    let (mut a, mut b) = (factors(shape.a, a), factors(shape.b, b));
-    let fraction = (shape.a.format().mantissa_bits + shape.b.format().mantissa_bits) as i32;
-    let (from, to) = (accumulator(shape.c), accumulator(shape.d));
-    let step = step(shape);
-    let chain = |a: &[Factor], b: &[Factor], mut format: Format, mut sum: u64| {
-        for (row, column) in a.chunks_exact(step).zip(b.chunks_exact(step)) {
-            sum = fused_step(row, column, fraction, format, sum, to);
-            format = to;
+/// How the products of one `mma` are summed.
+pub struct Plan {
+    pub k: usize,
+    /// Products added at once.
+    pub step: usize,
+    /// Fraction bits of a product.
+    pub fraction: i32,
+    /// The sum starts at zero and C is added last.
+    pub late: bool,
+    pub from: Format,
+    pub to: Format,
+}
+
+impl Plan {
+    fn of(shape: &Shape) -> Self {
+        let eight_bits = matches!(shape.a, Element::E4M3 | Element::E5M2);
+        Self {
+            k: shape.k,
+            step: if eight_bits { shape.k / 2 } else { step(shape) },
+            fraction: (shape.a.format().mantissa_bits + shape.b.format().mantissa_bits) as i32,
+            late: eight_bits,
+            from: accumulator(shape.c),
+            to: accumulator(shape.d),
         }
-        sum
-    };
-    if !shape.a.is_byte() {
-        return each(shape, c, |i, j, c| {
-            chain(&a[i..i + shape.k], &b[j..j + shape.k], from, c)
-        });
     }
-    a = lower_bytes_first(&a, shape.k);
-    b = lower_bytes_first(&b, shape.k);
-    each(shape, c, |i, j, c| {
-        let sum = chain(&a[i..i + shape.k], &b[j..j + shape.k], to, 0);
-        // Two numbers of at most 24 bits: `f64` is wide enough for a second
-        // rounding to do no harm.
-        to.from_f64(to.to_f64(sum) + from.to_f64(c), RN, false)
-    })
+
+    /// Two numbers of at most 24 bits: `f64` is wide enough for a second
+    /// rounding to do no harm.
+    pub fn add_late(&self, sum: u64, c: u64) -> u64 {
+        let total = self.to.to_f64(sum) + self.from.to_f64(c);
+        self.to.from_f64(total, RN, false)
+    }
 }
 
 /// The order in which sm_90 takes FP8 products: every register's lower two
@@ -275,6 +269,50 @@ fn lower_bytes_first(factors: &[Factor], k: usize) -> Vec<Factor> {
         }
     }
     ordered
+}
+
+fn floats(shape: &Shape, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
+    let plan = Plan::of(shape);
+    let (mut a, mut b) = (factors(shape.a, a), factors(shape.b, b));
+    if plan.late {
+        a = lower_bytes_first(&a, plan.k);
+        b = lower_bytes_first(&b, plan.k);
+    }
+    let special = a.iter().chain(&b).any(|f| f.special != Special::No)
+        || c.iter()
+            .any(|bits| factor(plan.from, *bits).special != Special::No);
+    // Between two steps an `f16` sum may have become infinite.
+    let overflows_midway = plan.step < plan.k && plan.to == formats::F16;
+    if special || overflows_midway {
+        one_by_one(&plan, &a, &b, c)
+    } else {
+        fused::finite(&plan, &a, &b, c)
+    }
+}
+
+/// Every result by itself; infinities and NaNs included.
+fn one_by_one(plan: &Plan, a: &[Factor], b: &[Factor], c: &[u64]) -> Vec<u64> {
+    let one = |at: usize| {
+        let (row, column) = (
+            &a[at / 8 * plan.k..][..plan.k],
+            &b[at % 8 * plan.k..][..plan.k],
+        );
+        let mut sum = if plan.late { 0 } else { c[at] };
+        let mut format = if plan.late { plan.to } else { plan.from };
+        for (row, column) in row
+            .chunks_exact(plan.step)
+            .zip(column.chunks_exact(plan.step))
+        {
+            sum = fused_step(row, column, plan.fraction, format, sum, plan.to);
+            format = plan.to;
+        }
+        if plan.late {
+            plan.add_late(sum, c[at])
+        } else {
+            sum
+        }
+    };
+    (0..c.len()).map(one).collect()
 }
 
 fn accumulator(ty: ScalarType) -> Format {
@@ -343,7 +381,7 @@ fn overflows(sum: i64, largest: i32, to: Format) -> bool {
 
 /// `value` with `fraction` fraction bits, moved `down` places and cut.
 #[inline(always)]
-fn aligned(value: i64, fraction: i32, down: i32) -> i64 {
+pub fn aligned(value: i64, fraction: i32, down: i32) -> i64 {
     let magnitude = value.unsigned_abs();
     let shift = FRACTION - fraction - down;
     let moved = if shift >= 0 {
@@ -403,5 +441,59 @@ fn special_sum(row: &[Factor], column: &[Factor], c: Factor) -> Option<SpecialSu
         (true, true) => Some(SpecialSum::Nan),
         (false, false) => None,
         _ => Some(SpecialSum::Infinite(down)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random finite bits of a format.
+    fn finite_bits(format: Format, state: &mut u64) -> u64 {
+        loop {
+            *state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let bits = (*state >> 33) & (2 * format.sign_bit() - 1);
+            if factor(format, bits).special == Special::No {
+                return bits;
+            }
+        }
+    }
+
+    #[test]
+    fn eight_columns_at_a_time_give_the_bits_of_one_result_at_a_time() {
+        let mut state = 20_261_130;
+        for (format, step, late, to) in [
+            (formats::F16, 16, false, formats::F32),
+            (formats::F16, 8, true, formats::F32),
+            (formats::F16, 16, false, formats::F16),
+            (formats::BF16, 16, false, formats::F32),
+            (formats::TF32, 8, false, formats::F32),
+        ] {
+            let plan = Plan {
+                k: 16,
+                step,
+                fraction: 2 * format.mantissa_bits as i32,
+                late,
+                from: to,
+                to,
+            };
+            for _ in 0..200 {
+                let mut side = |rows: usize| -> Vec<Factor> {
+                    (0..rows * 16)
+                        .map(|_| factor(format, finite_bits(format, &mut state)))
+                        .collect()
+                };
+                let (a, b) = (side(16), side(8));
+                let c: Vec<u64> = (0..128).map(|_| finite_bits(to, &mut state)).collect();
+                let slow = one_by_one(&plan, &a, &b, &c);
+                // A sum that overflows midway goes through infinities.
+                let ordinary = slow.iter().all(|s| factor(to, *s).special == Special::No);
+                if ordinary || step == 16 {
+                    assert_eq!(fused::finite(&plan, &a, &b, &c), slow);
+                }
+            }
+        }
     }
 }

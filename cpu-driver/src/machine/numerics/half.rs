@@ -173,3 +173,68 @@ pub fn finish<H: Half, const FTZ: bool, const SAT: bool, const RELU: bool>(x: f3
 pub fn round<H: Half>(x: f64, rounding: Rounding) -> H {
     H::of(H::FORMAT.from_f64(x, rounding, false) as u16)
 }
+
+/// Every E4M3 code and every E5M2 code as `f16`, which holds them exactly.
+pub static FP8_AS_F16: [[u16; 256]; 2] = [table(true), table(false)];
+
+const fn table(e4m3: bool) -> [u16; 256] {
+    let mut out = [0; 256];
+    let mut code = 0;
+    while code < 256 {
+        out[code] = if e4m3 {
+            widened_e4m3(code as u16)
+        } else {
+            widened_e5m2(code as u16)
+        };
+        code += 1;
+    }
+    out
+}
+
+/// E5M2 is the upper half of `f16`; NaNs become canonical.
+const fn widened_e5m2(code: u16) -> u16 {
+    if code & 0x7f > 0x7c {
+        0x7fff
+    } else {
+        code << 8
+    }
+}
+
+const fn widened_e4m3(code: u16) -> u16 {
+    let sign = (code & 0x80) << 8;
+    let (exponent, mut mantissa) = (code >> 3 & 15, code & 7);
+    if code & 0x7f == 0x7f {
+        return 0x7fff;
+    }
+    if exponent > 0 {
+        // Biases are 7 and 15.
+        return sign | (exponent + 8) << 10 | mantissa << 7;
+    }
+    if mantissa == 0 {
+        return sign;
+    }
+    // Subnormals are normal in `f16`.
+    let mut exponent = 9;
+    while mantissa & 8 == 0 {
+        mantissa <<= 1;
+        exponent -= 1;
+    }
+    sign | exponent << 10 | (mantissa & 7) << 7
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{F16, FP8_AS_F16, Half};
+    use crate::machine::numerics::formats::{E4M3, E5M2};
+
+    #[test]
+    fn the_table_of_8_bit_floats_has_their_values() {
+        for (format, table) in [(E4M3, &FP8_AS_F16[0]), (E5M2, &FP8_AS_F16[1])] {
+            for (code, bits) in table.iter().enumerate() {
+                let exact = format.to_f64(code as u64);
+                let rounded = F16::nearest(exact as f32).bits();
+                assert_eq!(*bits, rounded, "{format:?} code {code:#x}");
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 pub mod approximate;
 pub mod dot;
 pub mod formats;
+pub mod fused;
 pub mod half;
 pub mod single;
 pub mod soft;

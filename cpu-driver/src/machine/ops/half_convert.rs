@@ -5,7 +5,7 @@ use super::convert::{Real, ToInteger, integral, rounded};
 use crate::lane;
 use crate::machine::lanes::{LaneForm, form1};
 use crate::machine::numerics::formats::{self, Format, RM, RN, RP, RZ, Rounding};
-use crate::machine::numerics::half::{BF16, F16, Half, flush, round};
+use crate::machine::numerics::half::{BF16, F16, FP8_AS_F16, Half, flush, round};
 use crate::machine::numerics::single::{canonical, flush_if, saturate};
 
 pub const FAMILY: Family = Family {
@@ -244,14 +244,25 @@ fn halves<H: Half>(a: u32) -> (f64, f64) {
     )
 }
 
-/// Two small numbers as a pair of `f16`, which holds all of them exactly.
+/// One small number as `f16`, which holds all of them exactly.
+#[inline(always)]
+fn widened(format: Format, code: u32) -> F16 {
+    match format {
+        formats::E4M3 => F16(FP8_AS_F16[0][code as usize & 255]),
+        formats::E5M2 => F16(FP8_AS_F16[1][code as usize & 255]),
+        _ => F16::nearest(format.to_f64(code.into()) as f32),
+    }
+}
+
+/// Two small numbers as a pair of `f16`.
+#[inline(always)]
 fn unpacked<const RELU: bool>(format: Format, bits: u32, a: u32) -> u32 {
     let one = |code: u32| {
-        let x = format.to_f64(u64::from(code & ((1 << bits) - 1)));
-        if RELU && x <= 0.0 {
+        let x = widened(format, code & ((1 << bits) - 1));
+        if RELU && (x.0 >> 15 != 0 || x.0 == 0) && x.0 != F16::NAN {
             F16(0)
         } else {
-            F16::nearest(x as f32)
+            x
         }
     };
     joined(one(a >> bits), one(a))
