@@ -22,14 +22,14 @@ use crate::lowp::{E4M3, Granularity, OutputType, Recipe};
 pub const TILE: (usize, usize) = (256, 128);
 pub const PROMOTE: usize = 128;
 /// Bulk copies in flight.
-pub const STAGES: usize = 4;
+pub const STAGES: usize = 3;
 /// Warps of a block: four fetch (one thread does), eight multiply.
 pub const WARPS: usize = 12;
 const THREADS: u32 = 384;
 /// Rows of a bulk copy.
 const BOX_ROWS: u32 = 128;
 /// `kSharedBytes` of the kernel, which asserts the same number.
-const SHARED_BYTES: u32 = 202_752;
+const SHARED_BYTES: u32 = 152_576;
 /// log2 of a group that covers everything.
 const WHOLE: i32 = 31;
 
@@ -40,8 +40,8 @@ struct Prepared {
     tiles: Buffer<u32>,
     c: u64,
     kernel: String,
-    /// groups, n, ldc, blocks along k, stride of A's scales
-    numbers: [i32; 5],
+    /// rows of the only group, groups, n, ldc, blocks along k, stride of A's scales
+    numbers: [i32; 6],
 }
 
 /// Our Hopper kernel.
@@ -129,6 +129,8 @@ impl Wgmma {
             scale_row += group.rows.next_multiple_of(4);
         }
         let stride = usize::try_from(scale_row)?.max(4);
+        let dense = self.promoted && groups.len() == 1 && groups[0].a == 0;
+        let size = problem.output.size() as u64;
         let prepared = Prepared {
             maps: (
                 device.tensor_map(operands.a, rows, depth as u64, BOX_ROWS)?,
@@ -144,9 +146,11 @@ impl Wgmma {
                 device.poisoned(groups.len() * blocks_n * blocks_k)?,
             ),
             tiles: device.upload(&words)?,
-            c: operands.c,
-            kernel: self.kernel_name(problem.output),
+            // The dense kernels start at the first element, the others read where.
+            c: operands.c + if dense { groups[0].c * size } else { 0 },
+            kernel: self.kernel_name(problem.output, dense),
             numbers: [
+                i32::try_from(if dense { groups[0].rows } else { 0 })?,
                 i32::try_from(groups.len())?,
                 i32::try_from(problem.n)?,
                 i32::try_from(problem.ldc())?,
@@ -169,7 +173,7 @@ impl Wgmma {
             self.module.kernel("spreadScalesA")?,
             self.module.kernel("spreadScalesB")?,
         );
-        let [_, _, _, blocks_k, stride] = prepared.numbers;
+        let [_, _, _, _, blocks_k, stride] = prepared.numbers;
         let blocks_n = i32::try_from(problem.n.div_ceil(TILE.1))?;
         let (a_rows, a_k) = shifts(&problem.a).context("the recipe of A was refused")?;
         let (b_rows, b_k) = shifts(&problem.b).context("the recipe of B was refused")?;
@@ -222,8 +226,12 @@ impl Wgmma {
         Ok(())
     }
 
-    fn kernel_name(&self, output: OutputType) -> String {
-        let variant = if self.promoted { "" } else { "Unpromoted" };
+    fn kernel_name(&self, output: OutputType, dense: bool) -> String {
+        let variant = match (self.promoted, dense) {
+            (false, _) => "Unpromoted",
+            (true, true) => "Dense",
+            (true, false) => "",
+        };
         let output = match output {
             OutputType::F32 => "F32",
             _ => "Bf16",
@@ -242,7 +250,7 @@ impl Wgmma {
             block: (THREADS, 1, 1),
             shared_bytes: SHARED_BYTES,
         };
-        let [groups, n, ldc, blocks_k, stride] = &p.numbers;
+        let [rows, groups, n, ldc, blocks_k, stride] = &p.numbers;
         kernel.launch(
             launch,
             &[
@@ -252,6 +260,7 @@ impl Wgmma {
                 &p.scales.1,
                 &p.c,
                 &p.tiles,
+                rows,
                 groups,
                 n,
                 ldc,

@@ -62,8 +62,8 @@ impl Case {
             } => match (*subject, output) {
                 ("simt", _) => "simtFp8Large",
                 ("mma", _) => "mmaFp8",
-                (_, OutputType::F32) => "wgmmaF32",
-                _ => "wgmmaBf16",
+                (_, OutputType::F32) => "wgmmaDenseF32",
+                _ => "wgmmaDenseBf16",
             },
         }
     }
