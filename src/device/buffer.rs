@@ -117,6 +117,31 @@ impl<T: Element> Buffer<T> {
         self.shared.check("cuMemsetD8", done)
     }
 
+    /// Enqueues a copy of all of `from` on the default stream, by the driver's own
+    /// means. Lengths must match.
+    pub fn enqueue_copy(&self, from: &Buffer<T>) -> Result<(), DeviceError> {
+        if from.len != self.len {
+            return Err(DeviceError::BadRequest {
+                message: format!(
+                    "a buffer of {} elements was given {} to copy",
+                    self.len, from.len
+                ),
+            });
+        }
+        self.shared.enter()?;
+        // SAFETY: two live buffers of the same size. Like a kernel that writes to a
+        // buffer, the copy changes device memory that no Rust reference points to.
+        let done = unsafe {
+            result::memcpy_dtod_async(
+                self.address,
+                from.address,
+                self.bytes(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.shared.check("cuMemcpyDtoDAsync", done)
+    }
+
     /// Copies `host` in. Lengths must match.
     pub fn upload(&mut self, host: &[T]) -> Result<(), DeviceError> {
         if host.len() != self.len {

@@ -8,7 +8,7 @@
 //! `cublaslt-fast` is a specimen: it claims the arithmetic of a promoted kernel and
 //! does not promote, so same-sign inputs of large k must fail it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::bound::Accumulator;
 use super::problem::Problem;
@@ -23,6 +23,13 @@ pub struct CublasLt {
     lt: Lt,
     pack: Module,
     fast: bool,
+}
+
+/// A product that is ready to be enqueued.
+pub struct ReadyCall {
+    call: Fp8Gemm,
+    /// What the call points to.
+    _scales: [Buffer<f32>; 2],
 }
 
 impl CublasLt {
@@ -40,16 +47,31 @@ impl CublasLt {
         problem.a.granularity != Granularity::Tensor
     }
 
-    fn one_group(
+    /// A dense block-scaled product, all but the call itself, which is what a
+    /// benchmark times. The operands must live until the last [`CublasLt::run`].
+    pub fn prepare(
         &self,
         device: &Device,
         problem: &Problem,
         operands: &DeviceOperands,
-        group: &Group,
-    ) -> Result<()> {
+    ) -> Result<ReadyCall> {
+        let group = match operands.groups.as_slice() {
+            [group] if CublasLt::is_block_scaled(problem) && group.rows.is_multiple_of(8) => group,
+            _ => bail!("one group of block-scaled rows, a multiple of 8, can be prepared"),
+        };
+        self.block_scaled(device, problem, &self.tensor_call(problem, operands, group))
+    }
+
+    /// Enqueues a prepared product and waits for nothing.
+    pub fn run(&self, device: &Device, ready: &ReadyCall) -> Result<()> {
+        self.call(device, &ready.call)
+    }
+
+    /// The call with one scale a tensor.
+    fn tensor_call(&self, problem: &Problem, operands: &DeviceOperands, group: &Group) -> Fp8Gemm {
         let size = problem.output.size() as u64;
         let ldd = problem.ldc() as u64;
-        let call = Fp8Gemm {
+        Fp8Gemm {
             m: group.rows,
             n: problem.n as u64,
             k: group.depth,
@@ -66,17 +88,23 @@ impl CublasLt {
             },
             accumulate: problem.accumulate,
             fast: self.fast,
-        };
-        if !CublasLt::is_block_scaled(problem) {
-            return self.call(device, &call);
         }
-        let m = group.rows.div_ceil(8) * 8;
-        let k_groups = group.depth.div_ceil(128);
+    }
+
+    /// The same with block scales in the library's order and rows padded to 8.
+    fn block_scaled(
+        &self,
+        device: &Device,
+        problem: &Problem,
+        call: &Fp8Gemm,
+    ) -> Result<ReadyCall> {
+        let m = call.m.div_ceil(8) * 8;
+        let k_groups = call.k.div_ceil(128);
         let a_scales = pack_scales(
             &self.pack,
             device,
             call.a_scale.0,
-            group.rows,
+            call.m,
             k_groups,
             (k_groups, m),
             true,
@@ -92,12 +120,33 @@ impl CublasLt {
             b_groups,
             false,
         )?;
-        let mut padded = Fp8Gemm {
-            m,
-            a_scale: (a_scales.address(), ScaleMode::Vector128),
-            b_scale: (b_scales.address(), ScaleMode::Block128),
-            ..call
-        };
+        Ok(ReadyCall {
+            call: Fp8Gemm {
+                m,
+                a_scale: (a_scales.address(), ScaleMode::Vector128),
+                b_scale: (b_scales.address(), ScaleMode::Block128),
+                ..*call
+            },
+            _scales: [a_scales, b_scales],
+        })
+    }
+
+    fn one_group(
+        &self,
+        device: &Device,
+        problem: &Problem,
+        operands: &DeviceOperands,
+        group: &Group,
+    ) -> Result<()> {
+        let size = problem.output.size() as u64;
+        let ldd = problem.ldc() as u64;
+        let call = self.tensor_call(problem, operands, group);
+        if !CublasLt::is_block_scaled(problem) {
+            return self.call(device, &call);
+        }
+        let ready = self.block_scaled(device, problem, &call)?;
+        let mut padded = ready.call;
+        let m = padded.m;
         if m == group.rows {
             self.call(device, &padded)?;
             // The scales must outlive the product.

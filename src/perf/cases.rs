@@ -1,12 +1,15 @@
 //! The cases that `kernelgate bench` runs unless told otherwise.
 
+use std::cell::RefCell;
+
 use anyhow::Result;
 
 use super::gemm::{GemmWorkload, Timed, wgmma_workload};
 use super::stopwatch::Cache;
 use super::stream::{StreamWorkload, size_name, stream};
 use super::workload::{Config, Workload};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, LtError};
+use crate::gemm::cublaslt::CublasLt;
 use crate::gemm::problem::Problem;
 use crate::gemm::simt::{Mma, Simt};
 use crate::gemm::subject::Subject;
@@ -53,17 +56,19 @@ impl Case {
         format!("{case}/{}", self.cache.name())
     }
 
-    /// Name of the kernel that is timed, for a profiler's filter.
-    pub fn kernel(&self) -> &'static str {
+    /// Name of the kernel that is timed, for a profiler's filter; `None` where it is
+    /// not ours.
+    pub fn kernel(&self) -> Option<&'static str> {
         match &self.what {
-            What::Stream { name, .. } => stream(name).map_or("", |s| s.kernel),
+            What::Stream { name, .. } => stream(name)?.kernel,
             What::Dense {
                 subject, output, ..
             } => match (*subject, output) {
-                ("simt", _) => "simtFp8Large",
-                ("mma", _) => "mmaFp8",
-                (_, OutputType::F32) => "wgmmaDenseF32",
-                _ => "wgmmaDenseBf16",
+                ("simt", _) => Some("simtFp8Large"),
+                ("mma", _) => Some("mmaFp8"),
+                ("wgmma", OutputType::F32) => Some("wgmmaDenseF32"),
+                ("wgmma", _) => Some("wgmmaDenseBf16"),
+                _ => None,
             },
         }
     }
@@ -142,6 +147,16 @@ fn dense<'d>(
                 device, problem, ptx,
             )?))),
         },
+        "cublaslt" => match CublasLt::open(device, false) {
+            Ok(library) => Ok(Built::Ready(Box::new(GemmWorkload::new(
+                device,
+                Timed::Library(Box::new(library), RefCell::new(None)),
+                Config::default(),
+                problem,
+            )?))),
+            Err(error @ LtError::Absent(_)) => Ok(Built::Skipped(error.to_string())),
+            Err(error) => Err(error.into()),
+        },
         other => anyhow::bail!("no subject is called `{other}`"),
     }
 }
@@ -164,10 +179,10 @@ pub fn all() -> Vec<Case> {
         what: What::Stream { name, bytes },
         cache,
     };
-    for name in ["copy", "vectorised-sum", "block-tree-sum"] {
+    for name in ["memcpy", "copy", "vectorised-sum", "block-tree-sum"] {
         cases.push(stream(name, 1 << 30, Cache::Cold));
     }
-    for name in ["copy", "vectorised-sum", "block-tree-sum"] {
+    for name in ["memcpy", "copy", "vectorised-sum", "block-tree-sum"] {
         cases.push(stream(name, 64 << 20, Cache::Cold));
     }
     for cache in [Cache::Cold, Cache::Warm] {
@@ -189,8 +204,10 @@ pub fn all() -> Vec<Case> {
     }
     cases.push(dense("wgmma", SHAPES[1], OutputType::Bf16, Cache::Warm));
     cases.push(dense("wgmma", SHAPES[1], OutputType::F32, Cache::Cold));
-    for mnk in [SHAPES[0], SHAPES[1]] {
-        cases.push(dense("mma", mnk, OutputType::Bf16, Cache::Cold));
+    for subject in ["cublaslt", "mma"] {
+        for mnk in [SHAPES[0], SHAPES[1]] {
+            cases.push(dense(subject, mnk, OutputType::Bf16, Cache::Cold));
+        }
     }
     cases.push(dense("simt", SHAPES[1], OutputType::F32, Cache::Cold));
     cases

@@ -5,6 +5,8 @@
 //! dot product. That turns away every tile that is wrong as a whole, at any size; the
 //! full gate is `kernelgate gemm check`.
 
+use std::cell::RefCell;
+
 use anyhow::{Context, Result};
 
 use super::inputs::{Filler, in_parallel, normal_codes, scales, slot};
@@ -13,6 +15,7 @@ use super::roofline::Work;
 use super::workload::{About, Checked, Config, Workload};
 use crate::device::{Buffer, Device};
 use crate::gemm::bound::Arithmetic;
+use crate::gemm::cublaslt::{CublasLt, ReadyCall};
 use crate::gemm::problem::Problem;
 use crate::gemm::subject::{DeviceOperands, Group, Subject};
 use crate::gemm::wgmma::Wgmma;
@@ -27,6 +30,8 @@ const GROUP: usize = 128;
 pub enum Timed {
     Whole(Box<dyn Subject>),
     Prepared(Box<Wgmma>),
+    /// cuBLASLt, with the call that the last refresh made ready.
+    Library(Box<CublasLt>, RefCell<Option<ReadyCall>>),
 }
 
 impl Timed {
@@ -34,6 +39,7 @@ impl Timed {
         match self {
             Timed::Whole(subject) => subject.as_ref(),
             Timed::Prepared(wgmma) => wgmma.as_ref(),
+            Timed::Library(library, _) => library.as_ref(),
         }
     }
 }
@@ -213,8 +219,15 @@ impl Workload for GemmWorkload<'_> {
         self.filler
             .floats(&self.b_scale, &self.scale_table.0, b_scale)?;
         self.c.poison()?;
-        if let Timed::Prepared(wgmma) = &self.timed {
-            wgmma.prepare(self.device, &self.problem, &self.operands())?;
+        match &self.timed {
+            Timed::Whole(_) => {}
+            Timed::Prepared(wgmma) => {
+                wgmma.prepare(self.device, &self.problem, &self.operands())?;
+            }
+            Timed::Library(library, call) => {
+                let ready = library.prepare(self.device, &self.problem, &self.operands())?;
+                *call.borrow_mut() = Some(ready);
+            }
         }
         Ok(())
     }
@@ -223,6 +236,10 @@ impl Workload for GemmWorkload<'_> {
         match &self.timed {
             Timed::Whole(subject) => subject.launch(self.device, &self.problem, &self.operands()),
             Timed::Prepared(wgmma) => wgmma.run(),
+            Timed::Library(library, call) => {
+                let call = call.borrow();
+                library.run(self.device, call.as_ref().context("launch before refresh")?)
+            }
         }
     }
 

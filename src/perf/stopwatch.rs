@@ -56,6 +56,44 @@ pub struct Sample {
     pub reading: Reading,
 }
 
+/// Empties L2.
+pub struct Flush {
+    module: Module,
+    buffer: Buffer<u32>,
+    sink: Buffer<u32>,
+    launch: Launch,
+}
+
+impl Flush {
+    /// # Errors
+    /// When memory does not suffice.
+    pub fn new(device: &Device) -> Result<Flush> {
+        let hardware = device.hardware()?;
+        let l2 = if hardware.l2_bytes == 0 {
+            L2_GUESS
+        } else {
+            hardware.l2_bytes
+        };
+        let words = usize::try_from(FLUSH_FACTOR * l2)?.next_multiple_of(16) / 4;
+        let mut buffer = device.uninitialised::<u32>(words)?;
+        buffer.upload(&vec![0; words])?;
+        Ok(Flush {
+            module: device.load(&STOPWATCH)?,
+            buffer,
+            sink: device.poisoned(1)?,
+            launch: Launch::linear(hardware.multiprocessors * 4, 512),
+        })
+    }
+
+    /// Fills L2 with clean foreign lines, behind what the default stream holds.
+    pub fn enqueue(&self) -> Result<()> {
+        let read = self.module.kernel("readThrough")?;
+        let quads = (self.buffer.len() / 4) as u64;
+        read.launch(self.launch, &[&self.buffer, &quads, &self.sink])?;
+        Ok(())
+    }
+}
+
 /// Times work on the default stream of one device.
 pub struct Stopwatch<'d> {
     device: &'d Device,
@@ -63,9 +101,7 @@ pub struct Stopwatch<'d> {
     flags: HostWords,
     start: Event,
     stop: Event,
-    flush: Buffer<u32>,
-    sink: Buffer<u32>,
-    flush_launch: Launch,
+    flush: Flush,
     telemetry: Telemetry,
     overhead: f64,
 }
@@ -102,23 +138,13 @@ impl<'d> Stopwatch<'d> {
             .into());
         }
         let hardware = device.hardware()?;
-        let l2 = if hardware.l2_bytes == 0 {
-            L2_GUESS
-        } else {
-            hardware.l2_bytes
-        };
-        let words = usize::try_from(FLUSH_FACTOR * l2)?.next_multiple_of(16) / 4;
-        let mut flush = device.uninitialised::<u32>(words)?;
-        flush.upload(&vec![0; words])?;
         let mut stopwatch = Stopwatch {
             device,
             module: device.load(&STOPWATCH)?,
             flags: device.host_words(2)?,
             start: device.event()?,
             stop: device.event()?,
-            flush,
-            sink: device.poisoned(1)?,
-            flush_launch: Launch::linear(hardware.multiprocessors * 4, 512),
+            flush: Flush::new(device)?,
             telemetry: Telemetry::open(&hardware.pci_bus_id),
             overhead: 0.0,
         };
@@ -137,15 +163,8 @@ impl<'d> Stopwatch<'d> {
         self.flags.set(0, 1);
         let hold = self.module.kernel("holdStream")?;
         hold.launch(Launch::linear(1, 1), &[&self.flags, &HOLD_LIMIT_NS])?;
-        self.flush_l2()?;
+        self.flush.enqueue()?;
         Ok(self.device.synchronize()?)
-    }
-
-    fn flush_l2(&self) -> Result<()> {
-        let read = self.module.kernel("readThrough")?;
-        let quads = (self.flush.len() / 4) as u64;
-        read.launch(self.flush_launch, &[&self.flush, &quads, &self.sink])?;
-        Ok(())
     }
 
     /// Microseconds between two events with nothing between them; taken off each
@@ -206,7 +225,7 @@ impl<'d> Stopwatch<'d> {
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>, cache: Cache) -> Result<()> {
         match cache {
-            Cache::Cold => self.flush_l2()?,
+            Cache::Cold => self.flush.enqueue()?,
             Cache::Warm => work()?,
         }
         self.start.record()?;

@@ -36,7 +36,8 @@ enum Leaves {
 pub struct Stream {
     pub name: &'static str,
     module: KernelModule,
-    pub kernel: &'static str,
+    /// `None`: the driver's own copy.
+    pub kernel: Option<&'static str>,
     /// Words that a thread takes; 0 for a grid-stride loop.
     words_a_thread: u64,
     result: Leaves,
@@ -46,11 +47,11 @@ pub struct Stream {
 }
 
 /// The streams, by name.
-pub const STREAMS: [Stream; 6] = [
+pub const STREAMS: [Stream; 7] = [
     Stream {
         name: "vectorised-sum",
         module: REDUCE_VECTORISED,
-        kernel: "vectorisedSum",
+        kernel: Some("vectorisedSum"),
         words_a_thread: 0,
         result: Leaves::Sum,
         floats: true,
@@ -59,7 +60,7 @@ pub const STREAMS: [Stream; 6] = [
     Stream {
         name: "block-tree-sum",
         module: REDUCE,
-        kernel: "blockTreeSum",
+        kernel: Some("blockTreeSum"),
         words_a_thread: 1,
         result: Leaves::Sum,
         floats: true,
@@ -68,7 +69,16 @@ pub const STREAMS: [Stream; 6] = [
     Stream {
         name: "copy",
         module: COPY,
-        kernel: "copyQuads",
+        kernel: Some("copyQuads"),
+        words_a_thread: 0,
+        result: Leaves::Words(|input, i, _| input(i)),
+        floats: false,
+        quads: true,
+    },
+    Stream {
+        name: "memcpy",
+        module: COPY,
+        kernel: None,
         words_a_thread: 0,
         result: Leaves::Words(|input, i, _| input(i)),
         floats: false,
@@ -77,7 +87,7 @@ pub const STREAMS: [Stream; 6] = [
     Stream {
         name: "square",
         module: SQUARE,
-        kernel: "squareGuarded",
+        kernel: Some("squareGuarded"),
         words_a_thread: 1,
         result: Leaves::Words(|input, i, _| {
             let x = f32::from_bits(input(i));
@@ -89,7 +99,7 @@ pub const STREAMS: [Stream; 6] = [
     Stream {
         name: "adjacent-difference",
         module: ADJACENT_DIFFERENCE,
-        kernel: "diffNext",
+        kernel: Some("diffNext"),
         words_a_thread: 1,
         result: Leaves::Words(|input, i, n| {
             if i + 1 < n {
@@ -104,7 +114,7 @@ pub const STREAMS: [Stream; 6] = [
     Stream {
         name: "window-sum",
         module: WINDOW_SUM,
-        kernel: "windowSum",
+        kernel: Some("windowSum"),
         words_a_thread: 1,
         result: Leaves::Words(window_sum),
         floats: false,
@@ -246,9 +256,10 @@ impl Workload for StreamWorkload {
     }
 
     fn launch(&self) -> Result<()> {
-        let name = match self.again {
-            Some(_) => "vectorisedSumSlowed",
-            None => self.stream.kernel,
+        let name = match (self.again, self.stream.kernel) {
+            (Some(_), _) => "vectorisedSumSlowed",
+            (None, Some(kernel)) => kernel,
+            (None, None) => return Ok(self.output.enqueue_copy(&self.input)?),
         };
         let kernel = self.module.kernel(name)?;
         let n = self.input.len() as u64 / if self.stream.quads { 4 } else { 1 };
@@ -302,7 +313,7 @@ fn about(stream: &Stream, n: u64, written: u64, again: Option<u64>) -> About {
         recipe: "none".to_owned(),
         output: if stream.floats { "f32" } else { "u32" }.to_owned(),
         config: Config {
-            warps: Some(THREADS as usize / 32),
+            warps: stream.kernel.map(|_| THREADS as usize / 32),
             ..Config::default()
         },
         work: Work {

@@ -3,8 +3,9 @@
 //! `launch` runs cases without the stopwatch: a profiler runs every kernel at its
 //! launch, so nothing could be held back. `against-ncu` measures, then runs
 //! `ncu … kernelgate bench launch …` for the same cases and compares the medians.
-//! ncu empties the caches before each kernel, so only cold cases compare; clocks are
-//! left alone on both sides.
+//! Both sides empty L2 by the same kernel and leave the clocks alone: ncu's own
+//! `--cache-control all` invalidates more than L2, and a kernel of 200 us pays 2 %
+//! for that. The first launches are left out on both sides.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +15,7 @@ use clap::Args;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::perf::cases::{Built, Case};
 use kernelgate::perf::stats::median_of;
-use kernelgate::perf::stopwatch::Cache;
+use kernelgate::perf::stopwatch::{Cache, Flush};
 
 use super::session::{Session, open};
 use super::{Options, selected};
@@ -24,7 +25,13 @@ pub struct LaunchOnly {
     /// Launches of each case.
     #[arg(long, default_value_t = 10)]
     times: usize,
+    /// Empty L2 before each launch of a cold case, as the stopwatch does.
+    #[arg(long)]
+    empty_l2: bool,
 }
+
+/// Launches that ncu lets pass before it times.
+const WARM_UP: usize = 3;
 
 #[derive(Args)]
 pub struct AgainstNcu {
@@ -50,6 +57,10 @@ const NCU_CASES: [&str; 5] = [
 
 pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
     let device = open()?;
+    let flush = match launch.empty_l2 {
+        true => Some(Flush::new(&device)?),
+        false => None,
+    };
     let mut ran = 0;
     for case in selected(only)? {
         match case.build(&device)? {
@@ -57,6 +68,9 @@ pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
             Built::Ready(mut workload) => {
                 workload.refresh(1)?;
                 for _ in 0..launch.times {
+                    if let (Some(flush), Cache::Cold) = (&flush, case.cache) {
+                        flush.enqueue()?;
+                    }
                     workload.launch()?;
                 }
                 device.synchronize()?;
@@ -76,7 +90,7 @@ pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Resu
     let mut cases = selected(only)?;
     cases.retain(|case| match only.is_empty() {
         true => NCU_CASES.contains(&case.id().as_str()),
-        false => case.cache == Cache::Cold,
+        false => case.cache == Cache::Cold && case.kernel().is_some(),
     });
     let version = Command::new(&ncu.ncu).arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
@@ -129,18 +143,29 @@ pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Resu
 
 /// Durations of the case's kernel in microseconds, as ncu measures them.
 fn durations(ncu: &AgainstNcu, case: &Case) -> Result<Vec<f64>> {
+    let kernel = case
+        .kernel()
+        .with_context(|| format!("{} has no kernel of ours to look for", case.id()))?;
     let this = std::env::current_exe().context("no path to this program")?;
     let output = Command::new(&ncu.ncu)
-        .args(["--clock-control", "none", "--cache-control", "all", "--csv"])
+        .args([
+            "--clock-control",
+            "none",
+            "--cache-control",
+            "none",
+            "--csv",
+        ])
         .args(["--metrics", "gpu__time_duration.sum"])
         .arg("--kernel-name")
-        .arg(case.kernel())
+        .arg(kernel)
+        .args(["--launch-skip", &WARM_UP.to_string()])
         .arg(this)
         .args([
             "bench",
             "launch",
             "--times",
-            &ncu.times.to_string(),
+            &(ncu.times + WARM_UP).to_string(),
+            "--empty-l2",
             "--only",
         ])
         .arg(case.id())
@@ -159,7 +184,7 @@ fn durations(ncu: &AgainstNcu, case: &Case) -> Result<Vec<f64>> {
         found.len() == ncu.times,
         "ncu timed {} launches of {}, expected {}:\n{text}",
         found.len(),
-        case.kernel(),
+        kernel,
         ncu.times
     );
     Ok(found)

@@ -83,7 +83,7 @@ impl<'d> Session<'d> {
 
     /// An unknown device: its bandwidth is what a copy reaches.
     fn measured_peaks(&self) -> Result<Peaks> {
-        let copy = stream("copy").context("the copy kernel is built in")?;
+        let copy = stream("memcpy").context("the copy is built in")?;
         let bytes = CEILING_BYTES.min(self.device.hardware()?.memory_bytes / 8 / 16 * 16);
         let mut workload = StreamWorkload::new(self.device, copy, bytes, None)?;
         let measured = self.measure(&mut workload, Cache::Cold)?;
