@@ -18,6 +18,7 @@ pub const FAMILY: Family = Family {
         ("brx", table_branch),
         ("nanosleep", pause),
         ("pmevent", nothing),
+        ("setmaxnreg", nothing),
     ],
     lanes: no_lanes,
 };

@@ -28,11 +28,7 @@ fn copy(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Re
     {
         return modifiers.finish();
     }
-    if instruction
-        .modifiers
-        .iter()
-        .any(|m| m.starts_with("mbarrier"))
-    {
+    if instruction.modifiers.iter().any(|m| m == "mbarrier") {
         return mbarrier::copies_arrived(lowering, instruction);
     }
     if modifiers.take_any(&["ca", "cg"]).is_none() {
