@@ -16,7 +16,8 @@ using Long = unsigned long long;
 struct Recipe {
   Long mixedSeed;     // finalise(seed ^ stream)
   Long rows, cols;
-  Long groupRows, groupCols, scaleCols;
+  Long scaleCols;
+  Word rowShift, colShift;  // log2 of a group's rows and columns; 31: all of them
   Word halfZero;      // every other run of 16 along k is zero
   Word outlier;       // one element a row is large
   Word fp4;           // E2M1, two a byte; else E4M3
@@ -63,7 +64,7 @@ extern "C" __global__ void groupMaxima(Recipe r, const float* quantiles,
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
   }
   if (threadIdx.x % 16 == 0 && col < r.cols) {
-    atomicMax(&maxima[row0 / r.groupRows * r.scaleCols + col / r.groupCols],
+    atomicMax(&maxima[(row0 >> r.rowShift) * r.scaleCols + (col >> r.colShift)],
               __float_as_uint(largest));
   }
 }
@@ -95,41 +96,42 @@ __device__ __forceinline__ Word encodeE2m1(float x) {
   return code != 0 && x < 0.0f ? code | 8u : code;
 }
 
-// Codes and scales from the maxima. One thread a byte of codes; 1-D launch.
+// Codes and scales from the maxima. One thread a byte of codes.
+// Launch: grid (rows, ceil(bytes of a row/128)), 128 threads.
 extern "C" __global__ void encode(Recipe r, const float* quantiles,
                                   const Word* maxima, Byte* codes,
                                   float* scales) {
   const Long bytesPerRow = r.fp4 ? (r.cols + 1) / 2 : r.cols;
-  const Long i = blockIdx.x * static_cast<Long>(blockDim.x) + threadIdx.x;
-  if (i >= r.rows * bytesPerRow) return;
-  const Long row = i / bytesPerRow;
-  const Long from = i % bytesPerRow * (r.fp4 ? 2 : 1);
+  const Long row = blockIdx.x;
+  const Long at = blockIdx.y * 128ull + threadIdx.x;
+  if (at >= bytesPerRow) return;
+  const Long from = at << r.fp4;
   Word byte = 0;
   for (Long col = from; col < from + (r.fp4 ? 2 : 1) && col < r.cols; ++col) {
-    const Long group = row / r.groupRows * r.scaleCols + col / r.groupCols;
+    const Long group = (row >> r.rowShift) * r.scaleCols + (col >> r.colShift);
     const float scale = scaleOf(r, maxima[group]);
     const float x = __fdiv_rn(valueAt(r, quantiles, row, col), scale);
     byte |= r.fp4 ? encodeE2m1(x) << (4 * (col - from)) : encodeE4m3(x);
-    if (row % r.groupRows == 0 && col % r.groupCols == 0) {
-      scales[group] = scale * r.scaleFactor;
-    }
+    const Long within = (row & ((1ull << r.rowShift) - 1)) |
+                        (col & ((1ull << r.colShift) - 1));
+    if (within == 0) scales[group] = scale * r.scaleFactor;
   }
-  codes[i] = static_cast<Byte>(byte);
+  codes[row * bytesPerRow + at] = static_cast<Byte>(byte);
 }
 
-// Codes of -2, -1, 1, 2: `four` holds them a byte each. One thread a byte of codes.
+// Codes of -2, -1, 1, 2: `four` holds them a byte each. Launch as encode.
 extern "C" __global__ void encodeIntegers(Recipe r, Word four, Byte* codes) {
   const Long bytesPerRow = r.fp4 ? (r.cols + 1) / 2 : r.cols;
-  const Long i = blockIdx.x * static_cast<Long>(blockDim.x) + threadIdx.x;
-  if (i >= r.rows * bytesPerRow) return;
-  const Long row = i / bytesPerRow;
-  const Long from = i % bytesPerRow * (r.fp4 ? 2 : 1);
+  const Long row = blockIdx.x;
+  const Long at = blockIdx.y * 128ull + threadIdx.x;
+  if (at >= bytesPerRow) return;
+  const Long from = at << r.fp4;
   Word byte = 0;
   for (Long col = from; col < from + (r.fp4 ? 2 : 1) && col < r.cols; ++col) {
     const Word pick = (mixed(r.mixedSeed, row * r.cols + col) >> 40) & 3u;
     byte |= ((four >> (8 * pick)) & 0xffu) << (4 * (col - from));
   }
-  codes[i] = static_cast<Byte>(byte);
+  codes[row * bytesPerRow + at] = static_cast<Byte>(byte);
 }
 
 // Element (row, col) of a quantised matrix, exactly.
@@ -154,7 +156,7 @@ __device__ __forceinline__ double dequantised(const Recipe& r, const Byte* codes
     if (code & 0x80u) value = -value;
   }
   return value *
-         scales[row / r.groupRows * r.scaleCols + col / r.groupCols];
+         scales[(row >> r.rowShift) * r.scaleCols + (col >> r.colShift)];
 }
 
 // Euclidean norm of each row. Launch: one block of 128 threads a row.

@@ -17,9 +17,9 @@ pub struct MatrixArgument {
     mixed_seed: u64,
     pub rows: u64,
     pub cols: u64,
-    group_rows: u64,
-    group_cols: u64,
     scale_cols: u64,
+    row_shift: u32,
+    col_shift: u32,
     half_zero: u32,
     outlier: u32,
     fp4: u32,
@@ -82,9 +82,9 @@ impl<'a> Maker<'a> {
             mixed_seed: mixed_seed(seed, stream),
             rows,
             cols,
-            group_rows: 1 << row_shift,
-            group_cols: 1 << col_shift,
             scale_cols: cols.div_ceil(1 << col_shift),
+            row_shift,
+            col_shift,
             half_zero: u32::from(self.input == Input::HalfZero),
             outlier: u32::from(self.input == Input::Outlier),
             fp4: u32::from(recipe.format == E2M1),
@@ -100,7 +100,7 @@ impl<'a> Maker<'a> {
         if rows == 0 || cols == 0 {
             return Ok(matrix);
         }
-        let groups = rows.div_ceil(argument.group_rows) * argument.scale_cols;
+        let groups = rows.div_ceil(1 << row_shift) * argument.scale_cols;
         if self.input == Input::Integers {
             self.integers(recipe, &matrix, mixed_scales(seed, scale_stream, groups))?;
         } else {
@@ -112,7 +112,7 @@ impl<'a> Maker<'a> {
     fn quantise(&self, matrix: &DeviceMatrix, groups: u64) -> Result<()> {
         let argument = &matrix.argument;
         let maxima = self.device.upload(&vec![0u32; usize::try_from(groups)?])?;
-        let rows_per_block = u32::try_from(argument.group_rows.min(128))?;
+        let rows_per_block = 1u32 << argument.row_shift.min(7);
         let launch = Launch {
             grid: (
                 u32::try_from(argument.rows.div_ceil(u64::from(rows_per_block)))?,
@@ -131,7 +131,8 @@ impl<'a> Maker<'a> {
             &matrix.codes,
             &matrix.scales,
         ];
-        self.shop.linear("encode", bytes(argument), &arguments)?;
+        self.shop
+            .launch("encode", encoding(argument)?, &arguments)?;
         // The maxima must outlive the launch.
         self.device.synchronize()?;
         Ok(())
@@ -149,7 +150,7 @@ impl<'a> Maker<'a> {
         let argument = &matrix.argument;
         let arguments: [&dyn Argument; 3] = [argument, &four, &matrix.codes];
         self.shop
-            .linear("encodeIntegers", bytes(argument), &arguments)?;
+            .launch("encodeIntegers", encoding(argument)?, &arguments)?;
         let staged = self.device.upload(&scales)?;
         let words = scales.len() as u64;
         self.shop
@@ -166,12 +167,20 @@ fn mixed_scales(seed: u64, stream: Stream, groups: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Bytes of codes.
-fn bytes(argument: &MatrixArgument) -> u64 {
+/// One thread a byte of codes.
+fn encoding(argument: &MatrixArgument) -> Result<Launch> {
     let row = if argument.fp4 == 1 {
         argument.cols.div_ceil(2)
     } else {
         argument.cols
     };
-    argument.rows * row
+    Ok(Launch {
+        grid: (
+            u32::try_from(argument.rows)?,
+            u32::try_from(row.div_ceil(128))?,
+            1,
+        ),
+        block: (128, 1, 1),
+        shared_bytes: 0,
+    })
 }
