@@ -21,7 +21,7 @@ use super::subjects::{Found, find};
 /// Run kernels over many shapes and inputs and judge every result
 ///
 /// Without --cases, --models, --huge or --only: the edge ladder, capped so that it
-/// runs on the CPU driver too (m*n*k at most 2^26).
+/// runs on the CPU driver too (m*n*k at most 2^25).
 #[derive(Args)]
 pub struct Arguments {
     /// simt, mma, fault:NAME, several with commas, or all
