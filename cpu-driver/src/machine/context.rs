@@ -37,6 +37,8 @@ pub struct Grid<'l> {
     pub view: View<'l>,
     pub context: u64,
     pub dynamic_shared: u32,
+    /// Address of the workspace of a cooperative launch, otherwise 0.
+    pub workspace: u64,
     /// Bytes of shared memory that the kernel and the launch declare.
     pub shared_bytes: u32,
     /// Sites for faults and violations.

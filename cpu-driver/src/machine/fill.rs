@@ -100,6 +100,8 @@ fn special_value(
         Special::LaneMaskLe => (below << 1 | 1) as u32,
         Special::LaneMaskGt => !(below << 1 | 1) as u32,
         Special::LaneMaskGe => !below as u32,
+        Special::WorkspaceHigh => (grid.workspace >> 32) as u32,
+        Special::WorkspaceLow => grid.workspace as u32,
         Special::DynamicShared => grid.dynamic_shared,
         Special::TotalShared => grid.shared_bytes,
     };

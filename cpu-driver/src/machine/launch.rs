@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::block::{Block, Turn};
 use super::context::Grid;
-use super::memory::Memory;
+use super::memory::{AllocationKind, Memory, Request};
 use super::observe::{Observer, Site};
 use crate::program::Kernel;
 
@@ -94,10 +94,62 @@ pub fn run<O: Observer>(
     observer: &mut O,
 ) -> Result<Stats, Fault> {
     let blocks = config.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-    let mut stats = Stats::default();
     if blocks == 0 || config.block.contains(&0) {
-        return Ok(stats);
+        return Ok(Stats::default());
     }
+    let workspace = Workspace::new(memory, config)?;
+    run_grid(kernel, config, params, memory, workspace.address, observer)
+}
+
+/// Eight bytes of device memory that the grid barrier of a cooperative launch
+/// lives in: their number and the barrier.
+struct Workspace<'m> {
+    memory: &'m Memory,
+    address: u64,
+}
+
+impl<'m> Workspace<'m> {
+    fn new(memory: &'m Memory, config: &LaunchConfig) -> Result<Self, Fault> {
+        if !config.cooperative {
+            return Ok(Self { memory, address: 0 });
+        }
+        let request = Request::new(AllocationKind::Module, 8, config.context);
+        let made = memory.allocate(request).and_then(|found| {
+            memory
+                .write(found.base, &8u64.to_le_bytes())
+                .map(|()| found)
+        });
+        match made {
+            Ok(found) => Ok(Self {
+                memory,
+                address: found.base,
+            }),
+            Err(error) => Err(Fault::Unsupported {
+                site: Site::default(),
+                message: format!("no device memory for the barrier of the grid: {error:?}"),
+            }),
+        }
+    }
+}
+
+impl Drop for Workspace<'_> {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            let _ = self.memory.free(self.address);
+        }
+    }
+}
+
+fn run_grid<O: Observer>(
+    kernel: &Kernel,
+    config: &LaunchConfig,
+    params: &[u8],
+    memory: &Memory,
+    workspace: u64,
+    observer: &mut O,
+) -> Result<Stats, Fault> {
+    let blocks = config.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+    let mut stats = Stats::default();
     let code = kernel.code();
     let shared_bytes = kernel.static_shared.saturating_add(config.dynamic_shared);
     refuse_oversize(kernel, code.local_bytes, shared_bytes)?;
@@ -118,6 +170,7 @@ pub fn run<O: Observer>(
         view: memory.view(),
         context: config.context,
         dynamic_shared: config.dynamic_shared,
+        workspace,
         shared_bytes,
         sites: &sites,
     };

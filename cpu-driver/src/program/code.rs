@@ -122,6 +122,10 @@ pub enum Special {
     LaneMaskGe,
     LaneMaskGt,
     DynamicShared,
+    /// Address of the grid's workspace in a cooperative launch, upper and lower
+    /// half.
+    WorkspaceHigh,
+    WorkspaceLow,
     TotalShared,
     One,
     Zero,

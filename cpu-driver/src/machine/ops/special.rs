@@ -37,6 +37,9 @@ pub fn constant(name: &str, class: Class) -> Option<Constant> {
         "%lanemask_ge" => Special::LaneMaskGe,
         "%lanemask_gt" => Special::LaneMaskGt,
         "%dynamic_smem_size" => Special::DynamicShared,
+        // Where cooperative groups look for their grid barrier.
+        "%envreg1" => Special::WorkspaceHigh,
+        "%envreg2" => Special::WorkspaceLow,
         "%total_smem_size" => Special::TotalShared,
         // A launch without clusters: every block is a cluster of one.
         "%clusterid" => Special::BlockId(axis),
