@@ -5,7 +5,8 @@
 //
 // Contract: as gemm_simt.cuh, with two restrictions: both operands E4M3, and
 // depth a multiple of 16 (cp.async copies 16 aligned bytes). k-groups of at
-// least 32. Launch: grid (ceil(n/64), ceil(max rows/64), groups), 128 threads.
+// least 32. Launch: grid (ceil(n/tile), ceil(max rows/tile), groups); `mmaFp8`
+// has a tile of 64 and 128 threads, `mmaFp8Large` one of 128 and 256 threads.
 //
 // On sm_90 this instruction unpacks to FP16 and accumulates in FP32, so it does
 // not show the truncation of wgmma.
@@ -189,6 +190,163 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const Word row = row0 + warpRow + i * 16 + (e >> 1) * 8 + across;
+        const Word col = col0 + warpCol + j * 8 + along * 2 + (e & 1);
+        if (row < rows && col < n) {
+          storeOutput(c, group.c + static_cast<Long>(row) * ldc + col, outputType,
+                      accumulate != 0, total[i][j][e]);
+        }
+      }
+    }
+  }
+}
+
+// ---- the large tile -------------------------------------------------------------
+// What the small one lacks: a warp's 64 x 32 of C uses each fragment four or two
+// times as often, which matters where the hardware unpacks FP8 for every fragment;
+// ldmatrix brings four words at once; two copies are in flight; scales are asked for
+// before the multiplications that they follow.
+
+constexpr int kLargeTile = 128;
+constexpr int kLargeStages = 3;
+constexpr int kTilesM = 4, kTilesN = 4;  // m16n8 tiles of a warp
+
+// A row is four chunks of 16 bytes. Eight rows of one chunk must fall on distinct
+// banks, for ldmatrix as for cp.async: the chunk's place turns with the row.
+__device__ __forceinline__ int swizzled(int row, int k) {
+  return row * kDepth + (((k >> 4) ^ (row >> 1)) & 3) * 16;
+}
+
+__device__ __forceinline__ void loadFour(Word& x, Word& y, Word& z, Word& w,
+                                         const Byte* from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x), "=r"(y), "=r"(z), "=r"(w)
+               : "r"(static_cast<Word>(__cvta_generic_to_shared(from)))
+               : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+    mmaFp8Large(const Byte* a, const Byte* b, const float* aScale,
+                const float* bScale, void* c, const Group* groups, Word n,
+                Word ldc, Word aShiftK, Word bShiftK, Word bShiftN,
+                Word aShiftM, Word outputType, Word accumulate,
+                float severity) {
+  __shared__ __align__(16) Byte tileA[kLargeStages][kLargeTile * kDepth];
+  __shared__ __align__(16) Byte tileB[kLargeStages][kLargeTile * kDepth];
+
+  const Group group = groups[blockIdx.z];
+  const Word row0 = blockIdx.y * kLargeTile;
+  const Word col0 = blockIdx.x * kLargeTile;
+  if (row0 >= group.rows) return;
+
+  const Word warp = threadIdx.x / 32;
+  const Word lane = threadIdx.x % 32;
+  const Word across = lane / 4;
+  const Word along = lane % 4;
+  const Word warpRow = warp / 4 * 64;
+  const Word warpCol = warp % 4 * 32;
+  const Word rows = static_cast<Word>(group.rows);
+  const Word depth = static_cast<Word>(group.depth);
+  const Long aScales = ((depth - 1u) >> aShiftK) + 1u;
+  const Long bScales = ((depth - 1u) >> bShiftK) + 1u;
+  const Word promoteMask = (1u << min(min(aShiftK, bShiftK), 7u)) - 1u;
+  const Word tiles = (depth + kDepth - 1) / kDepth;
+
+  // Always a group, even an empty one, so that the count of open groups is known.
+  auto load = [&](Word tile) {
+    const Word k0 = tile * kDepth, stage = tile % kLargeStages;
+    if (tile < tiles) {
+#pragma unroll
+      for (int chunk = threadIdx.x; chunk < kLargeTile * 4; chunk += 256) {
+        const Word row = chunk / 4, k = chunk % 4 * 16;
+        const bool inK = k0 + k < depth;
+        const bool realA = inK && row0 + row < rows;
+        const bool realB = inK && col0 + row < n;
+        copyAsync(&tileA[stage][swizzled(row, k)],
+                  a + group.a +
+                      (realA ? (row0 + row) * group.depth + k0 + k : 0ull),
+                  realA);
+        copyAsync(&tileB[stage][swizzled(row, k)],
+                  b + group.b +
+                      (realB ? (col0 + row) * group.depth + k0 + k : 0ull),
+                  realB);
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+
+  float total[kTilesM][kTilesN][4] = {};
+  float part[kTilesM][kTilesN][4] = {};
+  for (Word t = 0; t + 1 < kLargeStages; ++t) load(t);
+  for (Word t = 0; t < tiles; ++t) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLargeStages - 2) : "memory");
+    // Tile t is there for all, and all are done with the stage that is refilled.
+    __syncthreads();
+    load(t + kLargeStages - 1);
+    const Byte* sharedA = tileA[t % kLargeStages];
+    const Byte* sharedB = tileB[t % kLargeStages];
+#pragma unroll
+    for (int k = 0; k < kDepth; k += 32) {
+      const Word at = t * kDepth + k;
+      if (at >= depth) break;
+      const bool promote = ((at + 32) & promoteMask) == 0 || at + 32 >= depth;
+      float rowScale[kTilesM][2], colScale[kTilesN][2];
+      if (promote) {
+#pragma unroll
+        for (int i = 0; i < kTilesM * 2; ++i) {
+          const Word row = min(row0 + warpRow + i * 8 + across, rows - 1u);
+          rowScale[i / 2][i % 2] = aScale[group.aScale + (row >> aShiftM) * aScales +
+                                          (at >> aShiftK)];
+        }
+#pragma unroll
+        for (int j = 0; j < kTilesN * 2; ++j) {
+          const Word col =
+              min(col0 + warpCol + j / 2 * 8 + along * 2 + j % 2, n - 1u);
+          colScale[j / 2][j % 2] = bScale[group.bScale + (col >> bShiftN) * bScales +
+                                          (at >> bShiftK)];
+        }
+      }
+      // Lane l names row l % 8 of matrix l / 8.
+      Word fragB[kTilesN][2];
+#pragma unroll
+      for (int j = 0; j < kTilesN; j += 2) {
+        const int row = warpCol + j * 8 + lane / 16 * 8 + lane % 8;
+        loadFour(fragB[j][0], fragB[j][1], fragB[j + 1][0], fragB[j + 1][1],
+                 sharedB + swizzled(row, k + lane / 8 % 2 * 16));
+      }
+#pragma unroll
+      for (int i = 0; i < kTilesM; ++i) {
+        Word fragA[4];
+        const int row = warpRow + i * 16 + lane % 16;
+        loadFour(fragA[0], fragA[1], fragA[2], fragA[3],
+                 sharedA + swizzled(row, k + lane / 16 * 16));
+#pragma unroll
+        for (int j = 0; j < kTilesN; ++j) multiply(part[i][j], fragA, fragB[j]);
+      }
+      if (promote) {
+#pragma unroll
+        for (int i = 0; i < kTilesM; ++i) {
+#pragma unroll
+          for (int j = 0; j < kTilesN; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              total[i][j][e] = fmaf(part[i][j][e],
+                                    rowScale[i][e >> 1] * colScale[j][e & 1],
+                                    total[i][j][e]);
+              part[i][j][e] = 0.0f;
+            }
+          }
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < kTilesM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kTilesN; ++j) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const Word row = row0 + warpRow + i * 16 + (e >> 1) * 8 + across;

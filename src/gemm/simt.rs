@@ -100,12 +100,12 @@ impl Simt {
             module: device.load(&GEMM_SIMT)?,
         })
     }
+}
 
-    /// The 128 × 128 tile pays off when it is mostly full and there is enough work.
-    fn is_large(problem: &Problem) -> bool {
-        let rows = problem.segments().iter().map(|s| s.rows).max().unwrap_or(0);
-        rows >= 96 && problem.n >= 96 && problem.work() >= 1 << 20
-    }
+/// The 128 × 128 tile pays off when it is mostly full and there is enough work.
+fn is_large(problem: &Problem) -> bool {
+    let rows = problem.segments().iter().map(|s| s.rows).max().unwrap_or(0);
+    rows >= 96 && problem.n >= 96 && problem.work() >= 1 << 20
 }
 
 impl Subject for Simt {
@@ -125,7 +125,7 @@ impl Subject for Simt {
     }
 
     fn tile(&self, problem: &Problem) -> (usize, usize) {
-        if Simt::is_large(problem) {
+        if is_large(problem) {
             (128, 128)
         } else {
             (32, 32)
@@ -133,7 +133,7 @@ impl Subject for Simt {
     }
 
     fn launch(&self, _: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()> {
-        let (name, threads) = match (problem.b.format == E2M1, Simt::is_large(problem)) {
+        let (name, threads) = match (problem.b.format == E2M1, is_large(problem)) {
             (false, false) => ("simtFp8Small", 64),
             (false, true) => ("simtFp8Large", 256),
             (true, false) => ("simtFp4Small", 64),
@@ -187,12 +187,20 @@ impl Subject for Mma {
         Accumulator::Fp32
     }
 
-    fn tile(&self, _problem: &Problem) -> (usize, usize) {
-        (64, 64)
+    fn tile(&self, problem: &Problem) -> (usize, usize) {
+        if is_large(problem) {
+            (128, 128)
+        } else {
+            (64, 64)
+        }
     }
 
     fn launch(&self, _: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()> {
-        let kernel = self.module.kernel("mmaFp8")?;
-        launch_contract(&kernel, (64, 64), 128, problem, operands, 0.0)
+        let (name, threads) = match is_large(problem) {
+            true => ("mmaFp8Large", 256),
+            false => ("mmaFp8", 128),
+        };
+        let kernel = self.module.kernel(name)?;
+        launch_contract(&kernel, self.tile(problem), threads, problem, operands, 0.0)
     }
 }

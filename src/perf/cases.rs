@@ -65,7 +65,7 @@ impl Case {
                 subject, output, ..
             } => match (*subject, output) {
                 ("simt", _) => Some("simtFp8Large"),
-                ("mma", _) => Some("mmaFp8"),
+                ("mma", _) => Some("mmaFp8Large"),
                 ("wgmma", OutputType::F32) => Some("wgmmaDenseF32"),
                 ("wgmma", _) => Some("wgmmaDenseBf16"),
                 _ => None,
@@ -126,13 +126,14 @@ fn dense<'d>(
                 },
             };
             let tile = subject.tile(&problem);
+            let (mma, large) = (subject.name() == "mma", tile.0 == 128);
             let config = Config {
                 block_m: Some(tile.0),
                 block_n: Some(tile.1),
-                block_k: (subject.name() == "mma").then_some(64),
-                warps: Some(if subject.name() == "mma" { 4 } else { 8 }),
+                block_k: mma.then_some(64),
+                stages: mma.then_some(if large { 3 } else { 2 }),
+                warps: Some(if mma && !large { 4 } else { 8 }),
                 split: Some(1),
-                ..Config::default()
             };
             Ok(Built::Ready(Box::new(GemmWorkload::new(
                 device,
