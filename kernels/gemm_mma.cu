@@ -204,8 +204,8 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 // ---- the large tile -------------------------------------------------------------
-// What the small one lacks: a warp's 64 x 32 of C uses each fragment four or two
-// times as often, which matters where the hardware unpacks FP8 for every fragment;
+// What the small one lacks: a warp's 64 x 32 of C uses each fragment four times (there
+// B's twice), which matters where the hardware unpacks FP8 once a fragment;
 // ldmatrix brings four words at once; two copies are in flight; scales are asked for
 // before the multiplications that they follow.
 

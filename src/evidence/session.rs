@@ -199,9 +199,11 @@ impl Session<'_> {
             .with_context(|| format!("no evidence folder {}", folder.display()))?
         {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            let known = name
-                .strip_suffix(".txt")
-                .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
+            // `bench` holds measurements, which no plan compares.
+            let known = name == "bench"
+                || name
+                    .strip_suffix(".txt")
+                    .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
             if !known {
                 strangers.push(name);
             }
