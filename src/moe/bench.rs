@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::case::{self, Case};
 use super::check::{Options, Rank};
@@ -23,19 +23,21 @@ use super::layer::{Flight, Layer, META};
 const LINK_BYTES: usize = 64 << 20;
 
 /// One part of the layer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Part {
     pub name: String,
     /// Median over the repetitions of the slowest rank's time.
     pub microseconds: f64,
     pub fastest: f64,
     pub slowest: f64,
-    /// GB/s a rank, or TFLOP/s a rank for GEMMs.
-    pub rate: Option<f64>,
-    pub unit: String,
-    /// Of the ceiling that bounds it.
+    /// GB/s of this rank.
+    pub gigabytes: Option<f64>,
+    /// Of the ceiling named next.
     pub percent: Option<f64>,
-    pub ceiling: String,
+    /// `link` or `memory`.
+    pub ceiling: &'static str,
+    /// TFLOP/s of this rank.
+    pub teraflops: Option<f64>,
 }
 
 /// One shape and token count.
@@ -115,14 +117,14 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
     timed("dispatch", Work::Link(off_rank * row), &mut || {
         layer.dispatch(collective.as_mut(), &flight)
     })?;
-    let first = Work::Flops(flops(&layer, &flight, Matrix::GateUp));
+    let first = gemm_work(&layer, &flight, Matrix::GateUp);
     let gemm = timed("first GEMM", first, &mut || layer.first_gemm(&flight))?;
     timed(
         "SwiGLU",
         Work::Memory(activation_bytes(&flight, case)),
         &mut || layer.activate(&flight),
     )?;
-    let second = Work::Flops(flops(&layer, &flight, Matrix::Down));
+    let second = gemm_work(&layer, &flight, Matrix::Down);
     timed("second GEMM", second, &mut || layer.second_gemm(&flight))?;
     let back = off_rank * 2 * case.shape.hidden;
     timed("return", Work::Link(back), &mut || {
@@ -130,17 +132,21 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
     })?;
     let sum = (flight.send.copies.len() * 2 + input.count * 4) * case.shape.hidden;
     timed("combine", Work::Memory(sum), &mut || layer.combine(&flight))?;
-    timed("whole layer", Work::None, &mut || {
-        layer.launch_router(input.count)?;
-        let (index, weight) = (flight.index.clone(), flight.weight.clone());
-        let flight = layer.plan(collective.as_mut(), input, index, weight)?;
-        layer.dispatch(collective.as_mut(), &flight)?;
-        layer.first_gemm(&flight)?;
-        layer.activate(&flight)?;
-        layer.second_gemm(&flight)?;
-        layer.give_back(collective.as_mut(), &flight)?;
-        layer.combine(&flight)
-    })?;
+    timed(
+        "whole layer",
+        Work::Link(off_rank * row + back),
+        &mut || {
+            layer.launch_router(input.count)?;
+            let (index, weight) = (flight.index.clone(), flight.weight.clone());
+            let flight = layer.plan(collective.as_mut(), input, index, weight)?;
+            layer.dispatch(collective.as_mut(), &flight)?;
+            layer.first_gemm(&flight)?;
+            layer.activate(&flight)?;
+            layer.second_gemm(&flight)?;
+            layer.give_back(collective.as_mut(), &flight)?;
+            layer.combine(&flight)
+        },
+    )?;
     let overlap = match ranks {
         1 => None,
         _ => {
@@ -184,7 +190,8 @@ enum Work {
     None,
     Link(usize),
     Memory(usize),
-    Flops(f64),
+    /// Floating-point operations, and bytes that must be read or written.
+    Gemm(f64, usize),
 }
 
 struct Clock<'a> {
@@ -226,26 +233,32 @@ fn median(times: &[f64]) -> f64 {
 fn part(name: &str, times: &[f64], work: Work, link: Option<f64>, memory: f64) -> Part {
     let microseconds = median(times);
     let giga = |bytes: usize| bytes as f64 / microseconds / 1e3;
-    let (rate, unit, ceiling, against) = match work {
-        Work::Link(bytes) if link.is_some() => (Some(giga(bytes)), "GB/s", link, "link"),
-        Work::Memory(bytes) => (Some(giga(bytes)), "GB/s", Some(memory), "memory"),
-        Work::Flops(flops) => (Some(flops / microseconds / 1e6), "TFLOP/s", None, ""),
-        Work::None | Work::Link(_) => (None, "", None, ""),
+    let (gigabytes, most, ceiling) = match work {
+        Work::Link(bytes) => (link.map(|_| giga(bytes)), link, "link"),
+        Work::Memory(bytes) | Work::Gemm(_, bytes) => (Some(giga(bytes)), Some(memory), "memory"),
+        Work::None => (None, None, ""),
     };
     Part {
         name: name.to_owned(),
         microseconds,
         fastest: times.iter().copied().fold(f64::INFINITY, f64::min),
         slowest: times.iter().copied().fold(0.0, f64::max),
-        rate,
-        unit: unit.to_owned(),
-        percent: rate.zip(ceiling).map(|(rate, most)| 100.0 * rate / most),
-        ceiling: against.to_owned(),
+        gigabytes,
+        percent: gigabytes.zip(most).map(|(rate, most)| 100.0 * rate / most),
+        ceiling,
+        teraflops: match work {
+            Work::Gemm(flops, _) => Some(flops / microseconds / 1e6),
+            _ => None,
+        },
     }
 }
 
-fn flops(layer: &Layer, flight: &Flight, matrix: Matrix) -> f64 {
-    2.0 * layer.problem(flight, matrix).work() as f64
+fn gemm_work(layer: &Layer, flight: &Flight, matrix: Matrix) -> Work {
+    let problem = layer.problem(flight, matrix);
+    let (n, depth) = matrix.size(&layer.shape);
+    let busy = problem.segments().into_iter().filter(|s| s.rows > 0);
+    let bytes = busy.map(|s| n * depth + s.rows * (depth + problem.output.size() * n));
+    Work::Gemm(2.0 * problem.work() as f64, bytes.sum())
 }
 
 fn activation_bytes(flight: &Flight, case: &Case) -> usize {
@@ -335,11 +348,11 @@ impl std::fmt::Display for Bench {
                 "{:<28} {:>12.1} us ({:.1} to {:.1})",
                 part.name, part.microseconds, part.fastest, part.slowest
             )?;
-            if let Some(rate) = part.rate {
-                write!(f, "  {rate:.2} {}", part.unit)?;
+            if let Some((rate, percent)) = part.gigabytes.zip(part.percent) {
+                write!(f, "  {rate:.2} GB/s, {percent:.1} % of {}", part.ceiling)?;
             }
-            if let Some(percent) = part.percent {
-                write!(f, "  {percent:.1} % of {}", part.ceiling)?;
+            if let Some(rate) = part.teraflops {
+                write!(f, "  {rate:.2} TFLOP/s")?;
             }
             writeln!(f)?;
         }

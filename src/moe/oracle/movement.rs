@@ -100,7 +100,8 @@ fn counts(judge: &Judge<'_>, local: usize) -> bool {
         .iter()
         .map(|kept| kept[expert.expert] as usize)
         .sum();
-    let right = believed.count == count && computed == (expert.start, want_rows);
+    let right = (believed.count, believed.allocated) == (count, expert.allocated)
+        && computed == (expert.start, want_rows);
     if !right && told == count {
         let first = expert.copies.get(believed.count).or(expert.copies.last());
         judge.report(
@@ -109,8 +110,13 @@ fn counts(judge: &Judge<'_>, local: usize) -> bool {
             Some(expert.expert),
             first.map(Wanted::at),
             format!(
-                "the layout holds {} rows from row {} and computes {}; expected {count} from row {} and {want_rows}",
-                believed.count, believed.start, computed.1, expert.start
+                "the layout holds {} rows from row {}, has room for {} and computes {}; expected {count} from row {}, {} and {want_rows}",
+                believed.count,
+                believed.start,
+                believed.allocated,
+                computed.1,
+                expert.start,
+                expert.allocated
             ),
         );
     }
