@@ -124,7 +124,7 @@ fn long_job() -> (Child, Vec<u32>) {
         .collect();
     // Into mid-run; keep reading so that nobody writes into a closed pipe.
     std::thread::sleep(Duration::from_secs(2));
-    std::thread::spawn(move || lines.for_each(|line| drop(line)));
+    std::thread::spawn(move || lines.for_each(drop));
     (launcher, ranks)
 }
 

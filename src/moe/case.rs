@@ -17,7 +17,8 @@ pub enum Load {
     Even(usize),
     /// About this many, odd, another number on each rank and in each iteration.
     Odd(usize),
-    /// As odd, but one rank has none: another one in each iteration.
+    /// As odd, but one rank has none: another one in each iteration, and after the
+    /// last rank nobody once.
     OneEmpty(usize),
     /// All on the last rank.
     LastOnly(usize),
@@ -30,7 +31,7 @@ impl Load {
         match self {
             Load::Even(n) => n,
             Load::Odd(n) => odd(n),
-            Load::OneEmpty(n) => match ranks > 1 && rank == iteration as usize % ranks {
+            Load::OneEmpty(n) => match ranks > 1 && rank == iteration as usize % (ranks + 1) {
                 true => 0,
                 false => odd(n),
             },

@@ -72,7 +72,8 @@ pub fn score(
     options: &Options,
 ) -> Result<Scoreboard> {
     let ranks = rank.hub.ranks();
-    // The last iteration's empty rank could not show a fault of sending.
+    // With two ranks it has no tokens in the second iteration, and all have some in
+    // the third: faults of sending and of empty ranks both find their iteration.
     let on = 1 % ranks;
     let mut rows = Vec::new();
     for &layout in layouts {
