@@ -207,8 +207,12 @@ impl<'l> Context<'l> {
         unsafe { *self.frame.add(offset as usize).cast() }
     }
 
-    /// Writes the active lanes of a predicate.
+    /// Writes the active lanes of a predicate; nothing where the result is
+    /// thrown away.
     pub fn set_predicate(&mut self, offset: u32, value: u32) {
+        if offset == ABSENT {
+            return;
+        }
         let active = self.active;
         // SAFETY: as above.
         let mask: &mut u32 = unsafe { &mut *self.frame.add(offset as usize).cast() };
@@ -217,6 +221,9 @@ impl<'l> Context<'l> {
 
     /// Writes the active lanes of a 32-bit row.
     pub fn set_words(&mut self, offset: u32, value: &[u32; LANES]) {
+        if offset == ABSENT {
+            return;
+        }
         let active = self.active;
         let row = self.words_mut(offset);
         for lane in 0..LANES {
@@ -230,6 +237,9 @@ impl<'l> Context<'l> {
 
     /// Writes the active lanes of a 64-bit row.
     pub fn set_longs(&mut self, offset: u32, value: &[u64; LANES]) {
+        if offset == ABSENT {
+            return;
+        }
         let active = self.active;
         let row = self.longs_mut(offset);
         for lane in 0..LANES {

@@ -6,7 +6,7 @@ use super::block::{Shared, barrier_kind};
 use super::context::Grid;
 use super::lanes::LANES;
 use super::warp::{Split, Warp};
-use crate::program::code::{Class, Constant, Op, Special};
+use crate::program::code::{ABSENT, Class, Constant, Op, Special};
 
 /// Fills the constant rows of an activation. With `all` false only those that
 /// differ from block to block.
@@ -110,6 +110,9 @@ fn special_value(
 
 /// Writes what a `bar.red` gives to the lanes of a woken split.
 pub fn barrier_result(warp: &mut Warp, split: &Split, op: &Op, ones: u32, threads: u32) {
+    if op.dst == ABSENT {
+        return;
+    }
     let frame = warp.frame(split.activation);
     let truth = match op.imm {
         barrier_kind::COUNT => {
