@@ -199,8 +199,10 @@ impl Session<'_> {
             .with_context(|| format!("no evidence folder {}", folder.display()))?
         {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            // `bench` holds measurements, which no plan compares.
+            // `bench` holds measurements, which no plan compares; `gemm` a scoreboard
+            // that its own command judges.
             let known = name == "bench"
+                || name == "gemm"
                 || name
                     .strip_suffix(".txt")
                     .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
