@@ -5,6 +5,8 @@ use std::time::Duration;
 use kernelgate::exit::Exit;
 use kernelgate::moe::case::{Case, cases, sweep};
 use kernelgate::moe::check::{CaseReport, Options, run};
+use kernelgate::moe::fault::Fault;
+use kernelgate::moe::finding::Stage;
 use kernelgate::moe::scoreboard::score;
 use kernelgate::moe::shape::{Layout, Shape};
 use kernelgate::moe::threads;
@@ -87,6 +89,29 @@ fn every_planted_rank_fault_is_named_and_correct_layers_are_silent() {
         assert_eq!(board.exit(), Exit::Held, "{board}");
         assert_eq!(board.false_alarms(), 0);
         assert_eq!(board.rows.len(), 2 * 9, "eight faults and one correct run");
+    }
+}
+
+/// The check for shapes that are too large to compare element by element.
+#[test]
+fn the_sampled_strength_passes_a_correct_layer_and_names_permuted_experts() {
+    let case = cases(shape(2), Layout::Contiguous, 3)[0];
+    for fault in [None, Some((Fault::ExpertsPermuted, 1))] {
+        let sampled = Options {
+            exact_work: 0,
+            fault,
+            ..options(1)
+        };
+        let report = threads::run(2, TIMEOUT, |rank| Ok(run(rank, &case, &sampled)?.report))
+            .unwrap()
+            .swap_remove(0);
+        assert!(report.looked.sampled_gemms > 0 && report.looked.exact_gemms == 0);
+        let first = report.findings.first();
+        assert_eq!(
+            first.map(|f| (f.stage, f.rank)),
+            fault.map(|_| (Stage::FirstGemm, 1)),
+            "{report:#?}"
+        );
     }
 }
 

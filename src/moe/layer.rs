@@ -361,6 +361,10 @@ impl Layer {
         let (arrived, rows) = (flight.receive.place.len(), flight.believed.rows());
         let (hidden, scales) = (self.shape.hidden, 4 * self.shape.hidden_scales());
         let (device, arena) = (&self.device, &mut self.arena);
+        // Maps of the unpacking too: growing a buffer later would free the old one,
+        // which waits for the transfers, and so hide a missing wait.
+        arena.from.reserve(device, arrived + rows)?;
+        arena.to.reserve(device, arrived + rows)?;
         arena.got_codes.reserve(device, arrived * hidden)?;
         arena.got_scales.reserve(device, arrived * scales)?;
         arena.got_meta.reserve(device, arrived * META)?;
