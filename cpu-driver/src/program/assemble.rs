@@ -41,6 +41,8 @@ pub fn assemble(linked: &Linked, layout: &Layout) -> Code {
     code.accesses = tables.accesses;
     code.matrices = tables.matrices;
     code.videos = tables.videos;
+    code.tiles = tables.tiles;
+    code.products = tables.products;
     code.sites = tables.sites;
     code.refusals = tables.refusals;
     code.frames = tables.frames;

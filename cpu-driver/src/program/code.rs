@@ -208,6 +208,8 @@ pub struct Code {
     pub accesses: Vec<crate::machine::access::Access>,
     pub matrices: Vec<crate::machine::ops::mma::Shape>,
     pub videos: Vec<crate::machine::ops::video::Video>,
+    pub tiles: Vec<crate::machine::ops::wmma::Tile>,
+    pub products: Vec<crate::machine::ops::wmma::Product>,
     pub sites: Vec<SiteInfo>,
     pub frames: Vec<Vec<Frame>>,
     /// Messages of operations that are not implemented.

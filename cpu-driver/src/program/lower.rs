@@ -51,6 +51,8 @@ pub struct Tables {
     pub frames: Vec<Vec<Frame>>,
     pub matrices: Vec<ops::mma::Shape>,
     pub videos: Vec<ops::video::Video>,
+    pub tiles: Vec<ops::wmma::Tile>,
+    pub products: Vec<ops::wmma::Product>,
 }
 
 pub struct Lowering<'p> {

@@ -26,6 +26,7 @@ pub mod special;
 pub mod transfer;
 pub mod video;
 pub mod warp;
+pub mod wmma;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -69,6 +70,7 @@ const FAMILIES: &[Family] = &[
     moves::FAMILY,
     video::FAMILY,
     warp::FAMILY,
+    wmma::FAMILY,
 ];
 
 struct Registry {
