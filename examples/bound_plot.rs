@@ -7,10 +7,11 @@
 use anyhow::{Context, Result};
 use kernelgate::device::Device;
 use kernelgate::gemm::case::Case;
-use kernelgate::gemm::faults::{CATALOGUE, Plant};
+use kernelgate::gemm::faults::CATALOGUE;
 use kernelgate::gemm::gate::results;
 use kernelgate::gemm::inputs::Input;
 use kernelgate::gemm::operands::Operands;
+use kernelgate::gemm::planted::Plant;
 use kernelgate::gemm::problem::{Problem, tensor_recipes};
 use kernelgate::gemm::reference;
 use kernelgate::gemm::runner::Stage;

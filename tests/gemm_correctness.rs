@@ -7,17 +7,21 @@ use anyhow::{Context, Result, ensure};
 use kernelgate::device::{Device, DeviceError, LtError};
 use kernelgate::gemm::check::{Checker, Limits, Outcome, Strength, run_case};
 use kernelgate::gemm::cublaslt::{CublasLt, pack_scales, pad_bytes};
-use kernelgate::gemm::faults::{CATALOGUE, Fault, Plant};
+use kernelgate::gemm::faults::{CATALOGUE, Fault};
 use kernelgate::gemm::inputs::Input;
 use kernelgate::gemm::large::{self, Workshop};
 use kernelgate::gemm::operands::Operands;
+use kernelgate::gemm::planted::Plant;
 use kernelgate::gemm::problem::{Form, Problem, tensor_recipes};
 use kernelgate::gemm::runner;
-use kernelgate::gemm::scoreboard::{Scoreboard, named_cases, trials};
 use kernelgate::gemm::shapes::{self, ladder};
 use kernelgate::gemm::simt::{Mma, Simt};
 use kernelgate::gemm::subject::Subject;
 use kernelgate::gemm::{case::Case, scoreboard::FalseAlarms};
+use kernelgate::gemm::{
+    named::named_cases,
+    scoreboard::{Scoreboard, trials},
+};
 use kernelgate::kernels::GEMM_PACK;
 use kernelgate::lowp::OutputType;
 use std::process::ExitCode;

@@ -10,10 +10,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::case::Case;
-use super::faults::{CATALOGUE, Plant};
+use super::faults::CATALOGUE;
 use super::inputs::Input;
+use super::named::Named;
+use super::planted::Plant;
 use super::problem::Problem;
-use super::scoreboard::{Bench, Column, Named};
+use super::scoreboard::{Bench, Column};
 use crate::device::Device;
 use crate::lowp::OutputType;
 

@@ -82,11 +82,23 @@ impl OutputType {
     }
 
     /// Rounds an f64 to the type in one step; past the largest value, infinity.
+    ///
+    /// Not by the crate `half`: its `from_f64` looks at the upper 32 bits only, and
+    /// so takes a value just above a tie for the tie.
     pub fn round_wide(self, x: f64) -> f64 {
-        match self {
-            OutputType::F32 => f64::from(x as f32),
-            OutputType::F16 => f16::from_f64(x).to_f64(),
-            OutputType::Bf16 => bf16::from_f64(x).to_f64(),
+        if self == OutputType::F32 {
+            return f64::from(x as f32);
+        }
+        if !x.is_finite() {
+            return x;
+        }
+        // Exact: a power of two apart from the rounding itself.
+        let spacing = 2.0 * self.half_ulp(x);
+        let rounded = (x / spacing).round_ties_even() * spacing;
+        if rounded.abs() > self.max() {
+            f64::INFINITY.copysign(x)
+        } else {
+            rounded
         }
     }
 
@@ -169,8 +181,19 @@ mod tests {
         }
     }
 
-    /// `half` rounds f64 in one step: halfway cases that a detour over f32 would
-    /// decide wrongly.
+    #[test]
+    fn rounding_from_f64_agrees_with_half_on_every_float_of_a_sample() {
+        for output in [OutputType::F16, OutputType::Bf16] {
+            for bits in (0..0x7f80_0000u32).step_by(65_521) {
+                let x = f32::from_bits(bits);
+                for x in [x, -x] {
+                    assert_eq!(output.round_wide(f64::from(x)), output.round(x), "{x:e}");
+                }
+            }
+        }
+        assert!(OutputType::Bf16.round_wide(f64::NAN).is_nan());
+    }
+
     #[test]
     fn rounding_from_f64_does_not_round_twice() {
         let just_above_half = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);

@@ -7,11 +7,15 @@ use clap::Args;
 use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::gemm::check::Limits;
-use kernelgate::gemm::faults::{CATALOGUE, Fault, Plant};
+use kernelgate::gemm::faults::{CATALOGUE, Fault};
+use kernelgate::gemm::planted::Plant;
 use kernelgate::gemm::report;
-use kernelgate::gemm::scoreboard::{FalseAlarms, Scoreboard, false_alarms, named_cases, trials};
 use kernelgate::gemm::shapes::{self, LADDER_CAP, Sweep};
 use kernelgate::gemm::subject::Subject;
+use kernelgate::gemm::{
+    named::named_cases,
+    scoreboard::{FalseAlarms, Scoreboard, false_alarms, trials},
+};
 
 use super::progress::Progress;
 use super::subjects::{Found, find};
