@@ -1,19 +1,21 @@
 //! `kernelgate moe`: a mixture-of-experts layer checked across ranks.
 
+mod arguments;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use arguments::{JobArguments, LayerArguments, seconds};
 use clap::{Args, Subcommand, ValueEnum};
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::moe::bench;
 use kernelgate::moe::case::{self, Case, Load};
 use kernelgate::moe::check::{self, CaseReport, Loss, Options, Rank};
-use kernelgate::moe::job::{Job, Outcome};
+use kernelgate::moe::job::Outcome;
 use kernelgate::moe::launch::{self, GRACE};
 use kernelgate::moe::scoreboard;
-use kernelgate::moe::shape::{Layout, Shape};
 
 /// Mixture of experts across ranks: check, planted rank faults, lost ranks, timing
 #[derive(Args)]
@@ -32,101 +34,6 @@ enum Command {
     Bench(Bench),
     /// Lose a rank in mid-run and see the job end in time, with its name
     Loss(LossRun),
-}
-
-/// The ranks of a job.
-#[derive(Args)]
-struct JobArguments {
-    /// Ranks that this command starts; a rank of torchrun, mpirun or srun joins theirs
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    ranks: u16,
-    /// One process a rank also without GPUs (default there: threads)
-    #[arg(long)]
-    processes: bool,
-    /// A rank without progress for so many seconds ends the job
-    #[arg(long, default_value_t = 120.0)]
-    timeout: f64,
-    /// libnccl.so.2 or its folder (default: KERNELGATE_NCCL, then well-known places)
-    #[arg(long, value_name = "PATH")]
-    nccl: Option<PathBuf>,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
-impl JobArguments {
-    fn job(&self) -> Result<Job> {
-        Ok(Job {
-            ranks: usize::from(self.ranks),
-            processes: self.processes,
-            timeout: seconds(self.timeout)?,
-            nccl: self.nccl.clone(),
-        })
-    }
-}
-
-fn seconds(value: f64) -> Result<Duration> {
-    match Duration::try_from_secs_f64(value) {
-        Ok(duration) if value >= 0.5 => Ok(duration),
-        _ => Err(UsageError(format!("--timeout {value}: at least 0.5 seconds")).into()),
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Preset {
-    /// hidden 160, intermediate 96
-    Small,
-    /// hidden 7168, intermediate 2048, 256 experts, top 8
-    Deepseek,
-    /// hidden 4096, intermediate 14336, 8 experts, top 2
-    Mixtral,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum LayoutArgument {
-    Contiguous,
-    Masked,
-    Both,
-}
-
-/// What is run.
-#[derive(Args)]
-struct LayerArguments {
-    #[arg(long, value_enum, default_value = "small")]
-    shape: Preset,
-    /// Experts (default: the shape's; for `small` 8, or two a rank if that is more)
-    #[arg(long)]
-    experts: Option<usize>,
-    /// About so many tokens a rank
-    #[arg(long, default_value_t = 4)]
-    tokens: usize,
-    #[arg(long, value_enum, default_value = "both")]
-    layout: LayoutArgument,
-}
-
-impl LayerArguments {
-    fn shape(&self, ranks: usize) -> Result<Shape> {
-        let shape = match self.shape {
-            Preset::Small => Shape::small(self.experts.unwrap_or((2 * ranks).max(8))),
-            Preset::Deepseek => Shape::deepseek(),
-            Preset::Mixtral => Shape::mixtral(),
-        };
-        let shape = Shape {
-            experts: self.experts.unwrap_or(shape.experts),
-            ..shape
-        };
-        if let Err(why) = shape.check() {
-            return Err(UsageError(why.to_string()).into());
-        }
-        Ok(shape)
-    }
-
-    fn layouts(&self) -> Vec<Layout> {
-        match self.layout {
-            LayoutArgument::Contiguous => vec![Layout::Contiguous],
-            LayoutArgument::Masked => vec![Layout::Masked],
-            LayoutArgument::Both => Layout::ALL.to_vec(),
-        }
-    }
 }
 
 #[derive(Args)]
