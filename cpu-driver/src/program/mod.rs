@@ -15,6 +15,7 @@ pub mod code;
 pub mod flow;
 mod image;
 pub mod link;
+mod literal;
 pub mod lower;
 pub mod modifiers;
 pub mod operation;

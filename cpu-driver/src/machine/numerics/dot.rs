@@ -17,84 +17,16 @@
 //! bit recorded on an H200 (`forms/mma`) agrees. Other architectures are
 //! unmeasured: they get the same arithmetic here.
 
+pub use super::element::{Element, Kind};
 use super::formats::{self, Format, Parts, RN, RZ};
 use super::fused;
 use super::half::FP8_AS_F16;
 use super::single::fused64;
 use crate::machine::ops::mma::Shape;
-use crate::program::code::Class;
 use crate::ptx::ast::ScalarType;
 
 /// Fraction bits kept below the largest exponent.
 pub const FRACTION: i32 = 25;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Element {
-    F16,
-    BF16,
-    TF32,
-    F32,
-    F64,
-    E4M3,
-    E5M2,
-    S8,
-    U8,
-    S4,
-    U4,
-    B1,
-}
-
-impl Element {
-    pub fn bits(self) -> u32 {
-        match self {
-            Element::F16 | Element::BF16 => 16,
-            Element::TF32 | Element::F32 => 32,
-            Element::F64 => 64,
-            Element::E4M3 | Element::E5M2 | Element::S8 | Element::U8 => 8,
-            Element::S4 | Element::U4 => 4,
-            Element::B1 => 1,
-        }
-    }
-
-    pub fn class(self) -> Class {
-        if self == Element::F64 {
-            Class::Long
-        } else {
-            Class::Word
-        }
-    }
-
-    pub fn per_register(self) -> usize {
-        (32 / self.bits()).max(1) as usize
-    }
-
-    fn format(self) -> Format {
-        match self {
-            Element::BF16 => formats::BF16,
-            Element::TF32 => formats::TF32,
-            Element::F32 => formats::F32,
-            // FP8 operands are widened first.
-            _ => formats::F16,
-        }
-    }
-
-    fn integer(self, bits: u64) -> i64 {
-        match self {
-            Element::S8 => i64::from(bits as i8),
-            Element::S4 => (bits as i64) << 60 >> 60,
-            _ => bits as i64,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Float,
-    Double,
-    Integer,
-    XorCount,
-    AndCount,
-}
 
 /// Products that are summed at once.
 pub fn step(shape: &Shape) -> usize {

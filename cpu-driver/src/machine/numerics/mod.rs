@@ -2,6 +2,7 @@
 
 pub mod approximate;
 pub mod dot;
+pub mod element;
 pub mod formats;
 pub mod fused;
 pub mod half;
