@@ -134,7 +134,7 @@ fn damaged_kernels_end_with_a_result() {
         }
     }
     assert!(
-        ran > files.len(),
+        3 * ran > files.len(),
         "only {ran} kernels of {} files ran",
         files.len()
     );
