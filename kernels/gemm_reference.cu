@@ -278,8 +278,8 @@ extern "C" __global__ void judgeWindows(const void* c, Word type, Long n,
                                         const double* normsB, Long cSeed,
                                         double cUnit, double factor,
                                         double constant, double lambda,
-                                        Long* first, double* differences,
-                                        double* gates) {
+                                        Word roundsProduct, Long* first,
+                                        double* differences, double* gates) {
   const Long row = blockIdx.x;
   const Long window = blockIdx.y;
   double difference = 0.0;
@@ -291,7 +291,11 @@ extern "C" __global__ void judgeWindows(const void* c, Word type, Long n,
     difference += mixed(checkSeed, col) >> 63 ? held - got : got - held;
     const double error =
         factor * (normsA[row] * normsB[col] + fabs(held)) + constant;
-    const double reach = error + halfUlp(fabs(got) + error, type);
+    double reach = error + halfUlp(fabs(got) + error, type);
+    if (roundsProduct) {
+      // The product was rounded before C's old value came to it.
+      reach += halfUlp(fabs(got - held) + halfUlp(got, type), type);
+    }
     squares += reach * reach;
   }
   for (int step = 16; step > 0; step /= 2) {

@@ -15,10 +15,15 @@
 //! v·(33·max(|ab|, |acc|) + |acc|) ≤ 34·v·(Σ|ab| up to this step).
 //!
 //! Rounding to the output type is monotonic, so a correct result lies between
-//! round(exact − e) and round(exact + e): sharper than adding half a spacing.
+//! round(exact − e) and round(exact + e): sharper than adding half a spacing. A
+//! library that adds into a 16-bit C may round the product first and the sum again:
+//! [`Arithmetic::bound_over`].
 //!
 //! Loose: γ is a worst case; on zero-mean data the error is some hundred times
 //! smaller for FP32 and for truncation. Sound for every input and order of sums.
+
+#[cfg(test)]
+mod twice_rounded;
 
 use super::problem::Problem;
 use crate::lowp::{Granularity, OutputType, Recipe};
@@ -31,12 +36,15 @@ pub const CUT: f64 = 1.0 / 8192.0;
 pub const STEP: usize = 32;
 
 /// What a kernel adds up in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub enum Accumulator {
     /// FP32 throughout.
     Fp32,
     /// The Hopper FP8 path, its sums added into FP32 every `promote` of k.
     TruncatingPromoted { promote: usize },
+    /// The same, and where C's old value is added to in 16 bits the product may be
+    /// rounded to the output type first, the sum then again: cuBLASLt on an H200.
+    PromotedThenRounded { promote: usize },
     /// The same without promotion: one truncating sum over all of k.
     Truncating,
 }
@@ -50,6 +58,8 @@ pub struct Arithmetic {
     pub group: usize,
     pub accumulate: bool,
     pub output: OutputType,
+    /// The product may be rounded to `output` before C's old value is added.
+    pub rounds_product: bool,
 }
 
 /// The interval in which a correct result lies, and what it is made of.
@@ -82,7 +92,8 @@ impl Arithmetic {
     pub fn of(problem: &Problem, depth: usize, accumulator: Accumulator) -> Arithmetic {
         let limit = match accumulator {
             Accumulator::Fp32 => 128,
-            Accumulator::TruncatingPromoted { promote } => promote,
+            Accumulator::TruncatingPromoted { promote }
+            | Accumulator::PromotedThenRounded { promote } => promote,
             Accumulator::Truncating => usize::MAX,
         };
         let scaled = group_along_k(&problem.a).min(group_along_k(&problem.b));
@@ -92,6 +103,9 @@ impl Arithmetic {
             group: scaled.min(limit).min(depth).max(1),
             accumulate: problem.accumulate,
             output: problem.output,
+            rounds_product: problem.accumulate
+                && problem.output != OutputType::F32
+                && matches!(accumulator, Accumulator::PromotedThenRounded { .. }),
         }
     }
 
@@ -144,6 +158,45 @@ impl Arithmetic {
         }
     }
 
+    /// The interval for an element whose exact value, C's old value `held` included,
+    /// is `want`.
+    ///
+    /// Where the product may be rounded first, the interval spans both ways: one
+    /// rounding, and round(round(product ± e) + held ± e). The second is at most half
+    /// a spacing at the product and half a spacing at the sum away from `want` ± 2e.
+    pub fn bound_over(&self, want: f64, held: f64, accumulation: f64) -> Bound {
+        let once = self.bound(want, accumulation);
+        if !self.rounds_product {
+            return once;
+        }
+        let twice = |error: f64| self.rounded(self.rounded(want - held + error) + held + error);
+        Bound {
+            low: once.low.min(twice(-accumulation)),
+            high: once.high.max(twice(accumulation)),
+            ..once
+        }
+    }
+
+    /// What rounding a product of 16 bits costs a result `got` that was made from it
+    /// and from C's old value `held`; zero where the product is not rounded.
+    pub fn product_rounding(&self, got: f64, held: f64) -> f64 {
+        if !self.rounds_product {
+            return 0.0;
+        }
+        // The sum was within half a spacing of `got`, and `held` is known exactly.
+        let product = (got - held).abs() + self.output.half_ulp(got);
+        self.output.half_ulp(product)
+    }
+
+    /// How often a result is rounded to the output type, in words.
+    pub fn output_roundings(&self) -> &'static str {
+        if self.rounds_product {
+            "rounded once or, with C's old value added to a rounded product, twice"
+        } else {
+            "rounded once"
+        }
+    }
+
     /// Nearest value of the output type; the interval's ends only.
     fn rounded(&self, x: f64) -> f64 {
         match self.output {
@@ -176,8 +229,9 @@ impl Arithmetic {
             );
         }
         text + &format!(
-            "; error before rounding <= {:.4e}; rounded to {}: [{:.9e}, {:.9e}] around {want:.9e}",
+            "; error before rounding <= {:.4e}; {} to {}: [{:.9e}, {:.9e}] around {want:.9e}",
             bound.accumulation,
+            self.output_roundings(),
             self.output.name(),
             bound.low,
             bound.high

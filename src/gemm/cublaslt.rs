@@ -263,7 +263,7 @@ impl Subject for CublasLt {
     }
 
     fn accumulator(&self, _problem: &Problem) -> Accumulator {
-        Accumulator::TruncatingPromoted { promote: 128 }
+        Accumulator::PromotedThenRounded { promote: 128 }
     }
 
     fn tile(&self, _problem: &Problem) -> (usize, usize) {

@@ -7,6 +7,8 @@
 
 mod check;
 mod device_matrix;
+#[cfg(test)]
+mod tests;
 
 use std::time::Instant;
 
@@ -333,18 +335,12 @@ pub fn run(
     }
     case.problem.check()?;
     match judge(device, shop, subject, case) {
-        Ok(judgement) if judgement.passed() => Ok(Outcome::Passed(judgement)),
-        Ok(judgement) => Ok(Outcome::Failed(judgement)),
+        Ok(outcome) => Ok(outcome),
         Err(error) => Ok(broken(device, &error)),
     }
 }
 
-fn judge(
-    device: &Device,
-    shop: &Workshop,
-    subject: &dyn Subject,
-    case: &Case,
-) -> Result<Judgement> {
+fn judge(device: &Device, shop: &Workshop, subject: &dyn Subject, case: &Case) -> Result<Outcome> {
     let started = Instant::now();
     let large = Large::make(device, shop, case)?;
     let before = large.digests(device, shop)?;
@@ -394,7 +390,7 @@ fn judge(
         }
     }
     findings.extend(checked.findings);
-    Ok(Judgement {
+    let judgement = Judgement {
         findings,
         strength: format!(
             "sampled on the device: {} Freivalds windows, {} exact dots; a single element off by \
@@ -409,7 +405,22 @@ fn judge(
         compared: checked.elements,
         worst: None,
         global: None,
-    })
+    };
+    Ok(verdict(judgement, checked.telling))
+}
+
+/// A failure is one whatever was sampled. Without a single sampled reference that is
+/// not zero there is no verdict: a kernel that writes zeros would pass too.
+fn verdict(judgement: Judgement, telling: usize) -> Outcome {
+    if !judgement.findings.is_empty() || judgement.compared == 0 {
+        Outcome::Failed(judgement)
+    } else if telling == 0 {
+        Outcome::Skipped {
+            reason: "every sampled reference is zero: a kernel that writes zeros would pass".into(),
+        }
+    } else {
+        Outcome::Passed(judgement)
+    }
 }
 
 /// Factor and constant of the error before output rounding.

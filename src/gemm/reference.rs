@@ -7,7 +7,7 @@
 //! ≤ (k + 3)·2^-52·Σ|ab|, which the bound includes. The product is the crate
 //! `matrixmultiply`.
 
-use super::bound::{Accumulator, Arithmetic};
+use super::bound::{Accumulator, Arithmetic, Bound};
 use super::operands::{Operands, SegmentOperands};
 use super::problem::Problem;
 use crate::lowp::Quantised;
@@ -18,6 +18,8 @@ pub struct SegmentReference {
     pub arithmetic: Arithmetic,
     /// The exact result.
     pub want: Vec<f64>,
+    /// C's old value, part of `want`; empty where the kernel does not add to it.
+    pub held: Vec<f64>,
     /// Σ s|ab| + |C|.
     pub magnitude: Vec<f64>,
     /// Σ weight·s|ab| of the truncating accumulators; empty for FP32.
@@ -92,6 +94,7 @@ impl SegmentReference {
         SegmentReference {
             arithmetic,
             want,
+            held: operands.c.iter().map(|&c| f64::from(c)).collect(),
             magnitude,
             weighted,
         }
@@ -101,6 +104,12 @@ impl SegmentReference {
     pub fn accumulation(&self, i: usize) -> f64 {
         self.arithmetic
             .accumulation(self.magnitude[i], self.weighted_at(i))
+    }
+
+    /// The interval of element `i`, whose error before output rounding is given.
+    pub fn bound(&self, i: usize, accumulation: f64) -> Bound {
+        let held = self.held.get(i).copied().unwrap_or(0.0);
+        self.arithmetic.bound_over(self.want[i], held, accumulation)
     }
 
     pub fn weighted_at(&self, i: usize) -> f64 {

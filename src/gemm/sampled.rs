@@ -13,7 +13,7 @@
 //! tile that is wrong as a whole and small everywhere.
 
 use super::bound::{Accumulator, Arithmetic};
-use super::inputs::{Stream, mix};
+use super::inputs::{Input, Stream, mix};
 use super::operands::SegmentOperands;
 use super::problem::Problem;
 use super::reference::product;
@@ -22,16 +22,31 @@ use crate::lowp::OutputType;
 /// Columns of one window, and rows and columns of a tile that gets one dot.
 pub const WINDOW: usize = 128;
 /// The element of the tile at (top, left) that gets the exact dot.
+///
+/// Of [`Input::HalfZero`] a row of A and a column of B share their non-zero runs
+/// only where both are even or both odd, and odd ones have none below k = 17. The
+/// place is moved to where they do, or the dot would be zero.
 pub(super) fn dot_place(
-    (rows, n): (usize, usize),
+    (rows, n, depth): (usize, usize, usize),
     (top, left): (usize, usize),
+    input: Input,
     seed: u64,
 ) -> (usize, usize) {
     let bits = mix(seed, Stream::Check, !((top * n + left) as u64));
-    (
+    let (row, col) = (
         top + bits as usize % WINDOW.min(rows - top),
         left + (bits >> 32) as usize % WINDOW.min(n - left),
-    )
+    );
+    if input != Input::HalfZero {
+        return (row, col);
+    }
+    let even = (row & !1, col & !1);
+    let odd = (row | 1, col | 1);
+    if depth > 16 && row % 2 == 1 && odd.1 < n {
+        odd
+    } else {
+        even
+    }
 }
 
 /// Standard deviations of the signed sum that the gate allows.
@@ -93,13 +108,13 @@ fn norms(matrix: &[f64], cols: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Checks `got`, rows × n, of one group. The signs come from `seed`. `exact` says
-/// that no sum rounds (small integers): only output rounding is then allowed.
+/// Checks `got`, rows × n, of one group. The signs come from `seed`. Where no sum of
+/// `input` rounds (small integers) only output rounding is allowed.
 pub fn check(
     problem: &Problem,
     operands: &SegmentOperands,
     accumulator: Accumulator,
-    exact: bool,
+    input: Input,
     got: &[f64],
     seed: u64,
 ) -> Sampled {
@@ -113,7 +128,7 @@ pub fn check(
             .truncation_weights()
             .and_then(|weights| weights.into_iter().reduce(f64::max))
             .unwrap_or(0.0),
-        exact,
+        exact: input.is_exact() && arithmetic.is_exact_on_integers(),
     };
     let (a_norms, b_norms) = (norms(&a, depth), norms(&b, depth));
     let old = |i: usize| operands.c.get(i).map_or(0.0, |&c| f64::from(c));
@@ -148,7 +163,8 @@ pub fn check(
                 let error = model.accumulation(magnitude);
                 // Rounded from within `error` of the truth: judged at what was got,
                 // so that no exact value is needed. NaN and infinity give NaN.
-                let rounding = model.rounding(got[i].abs() + error);
+                let rounding = model.rounding(got[i].abs() + error)
+                    + model.arithmetic.product_rounding(got[i], old(i));
                 squares += (error + rounding).powi(2);
             }
             let gate = LAMBDA * squares.sqrt();
@@ -163,7 +179,8 @@ pub fn check(
     found.smallest_fault = gates
         .get(gates.len() / 2)
         .map_or(f64::NAN, |gate| 2.0 * gate);
-    exact_dots(problem, operands, &model, got, seed, (&a, &b), &mut found);
+    let drawn = (input, seed);
+    exact_dots(problem, operands, &model, got, drawn, (&a, &b), &mut found);
     found
 }
 
@@ -173,14 +190,14 @@ fn exact_dots(
     operands: &SegmentOperands,
     model: &Model,
     got: &[f64],
-    seed: u64,
+    (input, seed): (Input, u64),
     (a, b): (&[f64], &[f64]),
     found: &mut Sampled,
 ) {
     let (rows, depth, n) = (operands.segment.rows, operands.segment.depth, problem.n);
     for top in (0..rows).step_by(WINDOW) {
         for left in (0..n).step_by(WINDOW) {
-            let (row, col) = dot_place((rows, n), (top, left), seed);
+            let (row, col) = dot_place((rows, n, depth), (top, left), input, seed);
             let terms = || (0..depth).map(|k| a[row * depth + k] * b[col * depth + k]);
             let c = operands.c.get(row * n + col).map_or(0.0, |&c| f64::from(c));
             let want = terms().sum::<f64>() + c;
@@ -188,12 +205,15 @@ fn exact_dots(
             let error = model.accumulation(magnitude);
             found.dots += 1;
             let got = got[row * n + col];
-            if !model.arithmetic.bound(want, error).admits(got) && found.dot.is_none() {
+            if !model.arithmetic.bound_over(want, c, error).admits(got) && found.dot.is_none() {
                 found.dot = Some((row, col, got, want));
             }
         }
     }
 }
+
+#[cfg(test)]
+mod places;
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +242,7 @@ mod tests {
             problem,
             &operands.segments[0],
             Accumulator::Fp32,
-            false,
+            Input::Normal,
             got,
             seed,
         )
@@ -271,7 +291,16 @@ mod tests {
         let operands = Operands::generate(&case).unwrap();
         let segment = &operands.segments[0];
         let mut got = SegmentReference::compute(&problem, segment, Accumulator::Fp32).want;
-        let found = |got: &[f64]| check(&problem, segment, Accumulator::Fp32, true, got, 2);
+        let found = |got: &[f64]| {
+            check(
+                &problem,
+                segment,
+                Accumulator::Fp32,
+                Input::Integers,
+                got,
+                2,
+            )
+        };
         assert_eq!(
             (found(&got).window, found(&got).smallest_fault),
             (None, 0.0)

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::bound::Accumulator;
 use super::case::Case;
 use super::check::Limits;
 use super::faults::{CATALOGUE, Fault};
@@ -137,7 +138,7 @@ pub(super) struct Bench<'d> {
     named: Named,
     operands: Operands,
     stage: Stage<'d>,
-    references: BTreeMap<&'static str, Reference>,
+    references: BTreeMap<Accumulator, Reference>,
     unquantised: Option<Vec<f64>>,
 }
 
@@ -163,17 +164,12 @@ impl<'d> Bench<'d> {
         let case = &self.named.case;
         let problem = &case.problem;
         let accumulator = subject.accumulator(problem);
-        let key = if accumulator == super::bound::Accumulator::Fp32 {
-            "fp32"
-        } else {
-            "cut"
-        };
-        if !self.references.contains_key(key) {
+        if !self.references.contains_key(&accumulator) {
             let full = reference::compute(problem, &self.operands, accumulator);
-            self.references.insert(key, Reference::Full(full));
+            self.references.insert(accumulator, Reference::Full(full));
         }
         let run = self.stage.execute(subject)?;
-        let reference = &self.references[key];
+        let reference = &self.references[&accumulator];
         let judgement = gate::judge(case, &self.operands, reference, &run)?;
         let zeros = vec![0; run.initial.len()];
         let before = match stale {

@@ -26,8 +26,7 @@ pub(super) fn sample(
     got: &[Vec<f64>],
 ) -> Result<Values> {
     let n = case.problem.n;
-    let exact = case.input.is_exact() && accumulator != Accumulator::Truncating;
-    let check = if exact {
+    let check = if case.input.is_exact() && accumulator != Accumulator::Truncating {
         Check::Exact
     } else {
         Check::Elementwise
@@ -42,7 +41,14 @@ pub(super) fn sample(
             segment.a.codes.iter().any(|&code| code & 0x7f != 0),
             "{case}: A is all zeros, a kernel that does nothing would pass"
         );
-        let found = sampled::check(&case.problem, segment, accumulator, exact, got, case.seed);
+        let found = sampled::check(
+            &case.problem,
+            segment,
+            accumulator,
+            case.input,
+            got,
+            case.seed,
+        );
         compared += got.len();
         windows += found.windows;
         dots += found.dots;
@@ -96,7 +102,7 @@ pub(super) fn compare(case: &Case, reference: &[SegmentReference], got: &[Vec<f6
             } else {
                 reference.accumulation(i)
             };
-            let bound = reference.arithmetic.bound(want, accumulation);
+            let bound = reference.bound(i, accumulation);
             let reach = bound.reach(want);
             allowed += reach * reach;
             size += want * want + got * got;
@@ -143,10 +149,11 @@ pub(super) fn compare(case: &Case, reference: &[SegmentReference], got: &[Vec<f6
         let reference = &reference[place.group];
         let i = place.row * n + place.col;
         let (magnitude, weighted) = (reference.magnitude[i], reference.weighted_at(i));
-        let bound = reference.arithmetic.bound(want, reference.accumulation(i));
+        let bound = reference.bound(i, reference.accumulation(i));
         let arithmetic = if case.input.is_exact() && reference.arithmetic.is_exact_on_integers() {
             format!(
-                "integers: every sum is exact; rounded once to {}: tolerance zero",
+                "integers: every sum is exact; {} to {}: no other tolerance",
+                reference.arithmetic.output_roundings(),
                 output.name()
             )
         } else {

@@ -159,7 +159,14 @@ impl Gemm {
         }
         looked.sampled_gemms += 1;
         let seed = judge.layer.seed ^ expert.expert as u64;
-        let found = sampled::check(&problem, &operands, Accumulator::Fp32, false, &got, seed);
+        let found = sampled::check(
+            &problem,
+            &operands,
+            Accumulator::Fp32,
+            crate::gemm::inputs::Input::Normal,
+            &got,
+            seed,
+        );
         if let Some((row, col, got, want)) = found.dot {
             report(
                 row,
