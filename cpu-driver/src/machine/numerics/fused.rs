@@ -113,8 +113,14 @@ fn step_body(
         }
     }
     let bits = format.mantissa_bits as i32;
-    let mut sum: [i64; 8] =
-        std::array::from_fn(|j| aligned(c[j].mantissa, bits, largest[j] - c[j].exponent));
+    let mut sum: [i64; 8] = std::array::from_fn(|j| {
+        // Beside products that are all zero a zero has nothing to be aligned to.
+        if c[j].mantissa == 0 {
+            0
+        } else {
+            aligned(c[j].mantissa, bits, largest[j] - c[j].exponent)
+        }
+    });
     let up = (FRACTION - fraction) as u32;
     for (((mantissa, exponent), bm), be) in a.iter().zip(bm).zip(be) {
         for j in 0..8 {
