@@ -68,6 +68,7 @@ impl Job {
     }
 
     fn join<T>(&self, world: &World, body: impl Fn(&mut Rank, bool) -> Result<T>) -> Result<T> {
+        end_the_process_at_a_panic();
         // Rank 0 holds the store, unless the launcher does.
         let own = world.rank == 0 && environment(STORE_ELSEWHERE).is_none();
         let _store = own
@@ -119,6 +120,17 @@ fn open(local_rank: usize) -> Result<Device, DeviceError> {
         Err(DeviceError::NoDevice { .. }) if local_rank > 0 => Device::open(),
         other => other,
     }
+}
+
+/// A panic in any thread ends this rank's process at once, and the others see its
+/// connection close. Unwinding would wait in NCCL for ranks that wait for this one.
+fn end_the_process_at_a_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        // SAFETY: ends the process; exit handlers could call the driver and wait.
+        unsafe { libc::_exit(i32::from(Exit::CouldNotRun.code())) }
+    }));
 }
 
 /// Whether ranks run on NVIDIA's driver: one process a device then.

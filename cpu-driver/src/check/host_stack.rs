@@ -65,8 +65,13 @@ impl Captured {
             if own_file == Some(module.base) {
                 continue;
             }
-            let named = names(call);
-            if own_file.is_none() && frames.is_empty() && named.iter().all(is_driver) {
+            let mut named = names(call);
+            if own_file.is_none() && frames.is_empty() {
+                // One address can stand for a driver function inlined into its caller.
+                let caller = named.iter().position(|name| !is_driver(name));
+                named.drain(..caller.unwrap_or(named.len()));
+            }
+            if named.is_empty() {
                 continue;
             }
             let offset = (address - module.base) as u64;

@@ -63,6 +63,17 @@ fn check_expert(judge: &Judge<'_>, expert: &Expert) -> Looked {
         Layout::Contiguous => expert.allocated,
         Layout::Masked => expert.copies.len(),
     };
+    // A rank with the wrong counts may have made room for fewer rows than it was sent.
+    let (held, needed) = (
+        judge.seen.rows(&judge.layer.shape),
+        expert.start + expert.allocated,
+    );
+    if held < needed {
+        let detail = format!("the layer holds {held} rows; the tokens sent to it need {needed}");
+        let rank = judge.layer.rank;
+        judge.report(Stage::FirstGemm, rank, Some(expert.expert), None, detail);
+        return looked;
+    }
     if judge.layer.layout == Layout::Masked && judge.layer.poison {
         untouched(judge, expert);
     }

@@ -74,6 +74,11 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Rows that the rank made room for.
+    pub fn rows(&self, shape: &Shape) -> usize {
+        self.first.len() / (2 * shape.intermediate)
+    }
+
     /// Downloads what the iteration left.
     pub fn read(layer: &Layer, flight: Flight) -> Result<Observation> {
         let (shape, arena) = (&layer.shape, &layer.arena);
