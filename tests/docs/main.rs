@@ -103,6 +103,38 @@ fn everything_that_the_documents_name_exists() {
 }
 
 #[test]
+fn the_architecture_page_gives_a_reason_for_each_dependency_and_no_other() {
+    let root = Project::read().root;
+    let mut used = std::collections::BTreeSet::new();
+    for manifest in ["Cargo.toml", "cpu-driver/Cargo.toml"] {
+        let text = std::fs::read_to_string(root.join(manifest)).unwrap();
+        let manifest: toml::Table = text.parse().unwrap();
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let names = manifest.get(table).and_then(|t| t.as_table());
+            used.extend(names.into_iter().flat_map(|t| t.keys().cloned()));
+        }
+    }
+    used.remove("cpu-driver");
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let table = page
+        .split("| crate | why |")
+        .nth(1)
+        .expect("the table of crates");
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+    let named: std::collections::BTreeSet<String> = rows
+        .flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(','))
+        .map(|name| {
+            name.split('(')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_string()
+        })
+        .collect();
+    assert_eq!(named, used);
+}
+
+#[test]
 fn a_document_that_names_something_missing_is_rejected() {
     let project = Project::read();
     let rows = [
