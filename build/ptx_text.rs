@@ -106,22 +106,25 @@ fn portable(path: &str, root: &Path, toolkit: &Path) -> String {
 }
 
 /// nvcc names an internal function `_INTERNAL_9cef0918_9_square_cu_...`, with a
-/// hash of its command line in it. Such a name stands in the text where it is a
-/// symbol, and as decimal bytes where it is a debug string.
-const MARK: &str = "_INTERNAL_";
+/// hash of its command line in it, and an anonymous namespace `_GLOBAL__N__` with
+/// another. Such a name stands in the text where it is a symbol, and as decimal
+/// bytes where it is a debug string.
+const MARKS: [&str; 2] = ["_INTERNAL_", "_GLOBAL__N__"];
 const ID_DIGITS: usize = 8;
 
 fn without_module_id(text: &str) -> String {
     let mut text = text.to_owned();
-    for (at, _) in text.clone().match_indices(MARK) {
-        let id = at + MARK.len()..at + MARK.len() + ID_DIGITS;
-        if text.get(id.clone()).is_some_and(is_hex) {
-            text.replace_range(id, &"0".repeat(ID_DIGITS));
+    for mark in MARKS {
+        for (at, _) in text.clone().match_indices(mark) {
+            let id = at + mark.len()..at + mark.len() + ID_DIGITS;
+            if text.get(id.clone()).is_some_and(is_hex) {
+                text.replace_range(id, &"0".repeat(ID_DIGITS));
+            }
         }
-    }
-    // From the back, so that the ranges still to come stay right.
-    for digit in encoded_id_digits(&text).into_iter().rev() {
-        text.replace_range(digit, &b'0'.to_string());
+        // From the back, so that the ranges still to come stay right.
+        for digit in encoded_id_digits(&text, mark).into_iter().rev() {
+            text.replace_range(digit, &b'0'.to_string());
+        }
     }
     text
 }
@@ -130,15 +133,15 @@ fn is_hex(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Where in `text` the digits of the id stand as decimal byte values. A string
+/// Where in `text` the digits of the id after `mark` stand as decimal byte values. A string
 /// may go over several `.b8` lines.
-fn encoded_id_digits(text: &str) -> Vec<Range<usize>> {
+fn encoded_id_digits(text: &str, mark: &str) -> Vec<Range<usize>> {
     let numbers = byte_values(text);
     let values: Vec<u8> = numbers.iter().map(|(value, _)| *value).collect();
     let mut found = Vec::new();
-    for start in 0..values.len().saturating_sub(MARK.len() + ID_DIGITS) {
-        let id = start + MARK.len()..start + MARK.len() + ID_DIGITS;
-        if values[start..id.start] == *MARK.as_bytes()
+    for start in 0..values.len().saturating_sub(mark.len() + ID_DIGITS) {
+        let id = start + mark.len()..start + mark.len() + ID_DIGITS;
+        if values[start..id.start] == *mark.as_bytes()
             && values[id.clone()].iter().all(u8::is_ascii_hexdigit)
         {
             found.extend(numbers[id].iter().map(|(_, range)| range.clone()));
