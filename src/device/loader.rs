@@ -5,6 +5,7 @@
 //! probe opens the candidate with local visibility and asks it for two symbols.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
@@ -342,14 +343,20 @@ fn already_loaded() -> Option<Library> {
     .ok()
 }
 
-/// Loads a library from memory, by way of a file that is gone afterwards.
+/// Loads a library from memory, by way of a file that is gone afterwards. Each has a
+/// path of its own: the loader takes a path that it has loaded for the same library.
 fn open_bytes(bytes: &[u8]) -> Result<(), String> {
-    let folder = std::env::temp_dir();
-    let path = folder.join(format!("kernelgate-alias-{}.so", std::process::id()));
-    std::fs::write(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    let library = open(path.as_os_str());
-    let _ = std::fs::remove_file(&path);
-    std::mem::forget(library?);
+    let cannot =
+        |e: std::io::Error| format!("cannot write a library below the temporary folder: {e}");
+    let mut file = tempfile::Builder::new()
+        .prefix("kernelgate-alias-")
+        .suffix(".so")
+        .tempfile()
+        .map_err(cannot)?;
+    file.write_all(bytes)
+        .and_then(|()| file.flush())
+        .map_err(cannot)?;
+    std::mem::forget(open(file.path().as_os_str())?);
     Ok(())
 }
 
@@ -366,6 +373,18 @@ mod tests {
         let aliased = open(OsStr::new(name)).expect("the name now has a meaning");
         assert_eq!(address(&aliased, b"cos"), address(&math, b"cos"));
         assert!(address(&aliased, b"no_such_symbol_anywhere").is_none());
+    }
+
+    #[test]
+    fn two_aliases_in_one_process_are_two_libraries() {
+        for (name, library, symbol) in [
+            ("libkernelgate-alias-first.so", "libm.so.6", &b"cos"[..]),
+            ("libkernelgate-alias-second.so", "libc.so.6", &b"getpid"[..]),
+        ] {
+            open_bytes(&alias::library(name, library)).unwrap();
+            let aliased = open(OsStr::new(name)).expect(name);
+            assert!(has(&aliased, symbol), "{name}");
+        }
     }
 
     #[test]

@@ -199,10 +199,9 @@ impl Session<'_> {
             .with_context(|| format!("no evidence folder {}", folder.display()))?
         {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            // `bench` holds measurements, which no plan compares; `gemm` a scoreboard
-            // that its own command judges.
-            let known = name == "bench"
-                || name == "gemm"
+            // Measurements, which no plan compares, and scoreboards that their own
+            // commands judge.
+            let known = ["bench", "gemm", "moe", "README.md"].contains(&name.as_str())
                 || name
                     .strip_suffix(".txt")
                     .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
