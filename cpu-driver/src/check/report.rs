@@ -217,8 +217,12 @@ impl Report {
     }
 }
 
-/// Puts a file in place only when it is complete.
+/// Puts a file in place only when it is complete. A device or a pipe is written to as it
+/// is: a rename would put a file in its place.
 fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return File::options().write(true).open(path)?.write_all(content);
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);

@@ -402,6 +402,7 @@ fn a_report_that_could_not_be_written_is_not_called_printed() {
     for (log, save) in [
         ("/dev/full", None),
         ("/dev/null", Some("/nowhere/saved.json".into())),
+        ("/dev/null", Some("/dev/full".into())),
     ] {
         let scratch = Scratch::new("full");
         let session = Session::new(Config {
@@ -414,6 +415,8 @@ fn a_report_that_could_not_be_written_is_not_called_printed() {
         session.finish();
         let status = status(Path::new(&scratch.path("status")));
         assert!(!status.summary_printed, "{log}");
+        let full = std::fs::metadata("/dev/full").unwrap();
+        assert!(!full.is_file(), "the device was replaced by a file");
     }
     let nowhere = Config {
         log_file: Some("/nowhere/log".into()),
