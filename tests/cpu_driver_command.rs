@@ -168,6 +168,10 @@ fn every_checked_in_transcript_is_whole_and_of_the_plan() {
             .flatten()
         {
             let path = entry.path();
+            // Measurements and scoreboards, which their own commands judge.
+            if path.is_dir() || path.ends_with("README.md") {
+                continue;
+            }
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             let step = STEPS
                 .iter()

@@ -279,8 +279,10 @@ fn emit(
         code.lists.extend(list);
     }
     let pc = code.ops.len() as u32;
-    if matches!(operation.flow, Flow::Jump(_) | Flow::Branch(_)) && op.b <= pc {
-        op.exec = control::backward(op.exec);
+    if let Some(exec) = control::backward(&operation.flow)
+        && op.b <= pc
+    {
+        op.exec = exec;
     }
     if let Some(variants) = operation.variants {
         code.variants.push((pc, variants));

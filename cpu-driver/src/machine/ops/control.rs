@@ -159,14 +159,13 @@ pub fn join_exec() -> Exec {
     run_join
 }
 
-/// The code of a jump or branch whose target lies before it.
-pub fn backward(exec: Exec) -> Exec {
-    if std::ptr::fn_addr_eq(exec, run_jump as Exec) {
-        run_jump_back
-    } else if std::ptr::fn_addr_eq(exec, run_branch as Exec) {
-        run_branch_back
-    } else {
-        exec
+/// The code of a jump or branch whose target lies before it. Told by the flow: the address
+/// of a function is not unique in an optimised build.
+pub fn backward(flow: &Flow) -> Option<Exec> {
+    match flow {
+        Flow::Jump(_) => Some(run_jump_back),
+        Flow::Branch(_) => Some(run_branch_back),
+        _ => None,
     }
 }
 
