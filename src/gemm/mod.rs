@@ -3,7 +3,7 @@
 //! C = A · Bᵀ with A m × k and B n × k, both quantised, both with k contiguous.
 //! Path of a case: [`problem`] says what is multiplied, [`inputs`] with what,
 //! [`operands`] quantises it, a [`subject`] runs on it through [`runner`], and
-//! [`gate`] judges what came back against [`reference`] within [`bound`].
+//! [`gate`] judges what came back against `reference` within [`bound`].
 
 pub mod bound;
 pub mod case;

@@ -14,7 +14,7 @@ pub enum Form {
     /// Each group owns `max_rows` rows of A and C, of which the first `rows[g]`
     /// count. The others must be neither read nor written.
     Masked { max_rows: usize, rows: Vec<usize> },
-    /// Groups split k: group g multiplies m × depths[g] by n × depths[g] into a C
+    /// Groups split k: group g multiplies m × depths\[g\] by n × depths\[g\] into a C
     /// of its own.
     KGrouped { depths: Vec<usize> },
 }

@@ -1,12 +1,12 @@
 //! Sampled strength for large results: windowed Freivalds plus exact dots.
 //!
 //! For each row i and each window of 128 columns, with random signs r,
-//! Σ_j r_j·C[i,j] must equal A[i,:] · (Σ_j r_j·B[j,:]). That costs 1/128 of the
+//! Σ_j r_j·C\[i,j\] must equal A\[i,:\] · (Σ_j r_j·B\[j,:\]). That costs 1/128 of the
 //! full product. If every element is within b_j of the truth, Hoeffding's
 //! inequality over the signs gives |difference| ≤ λ·sqrt(Σ b_j²) except with
 //! probability 2·exp(−λ²/2); λ = [`LAMBDA`] makes that 1.4e-9 a window in the worst
 //! case (all errors at their limit; rounding errors spread evenly make it 1e-27). Σ s|ab|
-//! in b_j is replaced by ‖A[i,:]‖·‖B[j,:]‖, which is never smaller.
+//! in b_j is replaced by ‖A\[i,:\]‖·‖B\[j,:\]‖, which is never smaller.
 //!
 //! Freivalds sees any fault whose signed sum in a window is larger than twice the
 //! gate; [`Sampled::smallest_fault`] reports that. One exact dot a tile catches a

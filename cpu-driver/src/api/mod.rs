@@ -1,10 +1,10 @@
 //! The `extern "C"` entry points of `libcuda.so`.
 //!
-//! [`guard`] stands in front of every call, [`ffi`] reads and writes the
-//! client's memory, [`handles`] knows the live objects. A call becomes [`work`]
-//! on a [`stream`](mod@stream), and the [`scheduler`] runs it; or a node of a [`graph`] while
-//! its stream is captured ([`capture`]). [`names`] lists every public name; what
-//! is not implemented stands in [`unsupported`].
+//! `guard` stands in front of every call, `ffi` reads and writes the
+//! client's memory, `handles` knows the live objects. A call becomes `work`
+//! on a `stream`, and the `scheduler` runs it; or a node of a `graph` while
+//! its stream is captured (`capture`). `names` lists every public name; what
+//! is not implemented stands in `unsupported`.
 //!
 //! Private export tables are refused, and nothing here claims to be NVIDIA's.
 

@@ -1,7 +1,7 @@
 //! The TCP store where the ranks of a job meet.
 //!
 //! It trusts nobody before the token: until then a peer may send one small frame
-//! within [`HANDSHAKE`], and only so many peers at once. It watches every rank: a
+//! within `HANDSHAKE`, and only so many peers at once. It watches every rank: a
 //! connection that closes, a rank without a sign of life, or one that makes no
 //! progress ends the job, and every other rank is told who it was.
 //!

@@ -145,7 +145,7 @@ impl Layer {
         self.move_rows(a, b, from.len(), scales)
     }
 
-    /// Copies rows by an identity map: the memory ceiling of [`super::bench`].
+    /// Copies rows by an identity map: the memory ceiling of `moe::bench`.
     pub fn copy_rows(
         &self,
         from: &Buffer<u8>,
