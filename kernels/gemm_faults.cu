@@ -1,4 +1,4 @@
-// kernelgate: target sm_75, isa 8.0
+// kernelgate: target sm_75, isa 8.1
 //
 // Planted wrong GEMMs: the small kernel of gemm_simt.cu with one wrong line each
 // (see `Fault` in gemm_simt.cuh). Each is compiled as a kernel of its own, so
