@@ -11,6 +11,7 @@ pub mod machine;
 pub mod profile;
 pub mod program;
 pub mod ptx;
+pub mod settings;
 
 /// Marks the library as kernelgate's: a program that finds some `libcuda.so` can
 /// tell whose it is without starting it. The value counts changes of meaning.

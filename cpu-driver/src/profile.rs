@@ -8,7 +8,7 @@
 //! capability that this driver does not implement is reported as absent.
 //!
 //! Device memory is the profile's, or what this machine has where that is less;
-//! `KERNELGATE_MEMORY` (bytes, or with the suffix `MiB` or `GiB`) overrides it.
+//! `KERNELGATE_MEMORY` overrides it ([`crate::settings`]).
 
 mod attributes;
 mod machine;
@@ -17,9 +17,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::ptx::ast::Target;
-
-const PROFILE_VARIABLE: &str = "KERNELGATE_PROFILE";
-const MEMORY_VARIABLE: &str = "KERNELGATE_MEMORY";
+use crate::settings::{self, Settings};
 
 /// A device as the driver reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,24 +51,11 @@ pub const PROFILES: [Profile; 2] = [
 ];
 
 impl Profile {
-    /// The profile that the environment asks for, with the memory that this
-    /// machine can give it. Read once a process.
-    ///
-    /// # Errors
-    /// An unknown profile, or a memory size that is none.
-    pub fn from_environment() -> Result<&'static Self, ProfileError> {
-        static CHOSEN: OnceLock<Result<Profile, ProfileError>> = OnceLock::new();
-        CHOSEN
-            .get_or_init(|| {
-                let variable = |name| std::env::var(name).ok();
-                choose(
-                    variable(PROFILE_VARIABLE).as_deref(),
-                    variable(MEMORY_VARIABLE).as_deref(),
-                    machine::memory(),
-                )
-            })
-            .as_ref()
-            .map_err(Clone::clone)
+    /// The profile that `settings` asks for, with the memory that this machine
+    /// can give it. The first call of a process decides.
+    pub fn of(settings: &Settings) -> &'static Self {
+        static CHOSEN: OnceLock<Profile> = OnceLock::new();
+        CHOSEN.get_or_init(|| choose(settings, machine::memory()))
     }
 
     /// The value of a `CUdevice_attribute`; `None` for a number that is none.
@@ -107,70 +92,15 @@ impl Profile {
     }
 }
 
-fn choose(
-    profile: Option<&str>,
-    memory: Option<&str>,
-    available: Option<u64>,
-) -> Result<Profile, ProfileError> {
-    let wanted = profile.map_or("h200", str::trim);
-    let mut chosen = PROFILES
-        .iter()
-        .find(|known| known.id.eq_ignore_ascii_case(wanted))
-        .cloned()
-        .ok_or_else(|| ProfileError {
-            variable: PROFILE_VARIABLE,
-            expected: "h200 or t4",
-            found: wanted.to_owned(),
-        })?;
-    match memory {
-        Some(text) => {
-            chosen.total_memory = parse_bytes(text).ok_or_else(|| ProfileError {
-                variable: MEMORY_VARIABLE,
-                expected: "a number of bytes, MiB or GiB, such as 4GiB",
-                found: text.to_owned(),
-            })?;
-        }
-        None => {
-            if let Some(available) = available {
-                chosen.total_memory = chosen.total_memory.min(available);
-            }
-        }
-    }
-    Ok(chosen)
-}
-
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-    let shift = match text[digits.len()..].trim() {
-        "" | "B" => 0,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
+fn choose(settings: &Settings, available: Option<u64>) -> Profile {
+    let known = PROFILES.iter().find(|known| known.id == settings.profile);
+    let mut chosen = known.unwrap_or(&PROFILES[0]).clone();
+    chosen.total_memory = match settings.memory {
+        Some(bytes) => bytes,
+        None => chosen.total_memory.min(available.unwrap_or(u64::MAX)),
     };
-    let bytes = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
-    (bytes > 0).then_some(bytes)
+    chosen
 }
-
-/// An environment variable that says nothing usable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProfileError {
-    variable: &'static str,
-    expected: &'static str,
-    found: String,
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: expected {}, found `{}`",
-            self.variable, self.expected, self.found
-        )
-    }
-}
-
-impl std::error::Error for ProfileError {}
 
 /// PTX for another device.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,8 +116,11 @@ impl fmt::Display for TargetError {
         write!(
             f,
             "PTX with .target sm_{}{suffix} cannot be compiled for {}, which is sm_{}; compile \
-             for that or lower, or choose another device with {PROFILE_VARIABLE}",
-            self.target.sm, self.device, self.own
+             for that or lower, or choose another device with {}",
+            self.target.sm,
+            self.device,
+            self.own,
+            settings::PROFILE
         )
     }
 }
@@ -198,8 +131,12 @@ impl std::error::Error for TargetError {}
 mod tests {
     use super::*;
 
-    fn profile(id: &str) -> Profile {
-        choose(Some(id), None, None).expect(id)
+    fn profile(id: &'static str) -> Profile {
+        let settings = Settings {
+            profile: id,
+            ..Settings::default()
+        };
+        choose(&settings, None)
     }
 
     fn target(name: &str) -> Target {
@@ -247,17 +184,17 @@ mod tests {
 
     #[test]
     fn memory_is_capped_by_the_machine_and_settable() {
-        let memory = |text, available| choose(Some("t4"), text, available).map(|p| p.total_memory);
-        assert_eq!(memory(None, Some(1 << 30)), Ok(1 << 30));
-        assert_eq!(memory(None, Some(1 << 40)), Ok(15_360 << 20));
-        assert_eq!(memory(Some("64GiB"), Some(1 << 30)), Ok(64 << 30));
-        assert_eq!(memory(Some(" 5 MiB "), None), Ok(5 << 20));
-        assert_eq!(memory(Some("4096"), None), Ok(4096));
-        for wrong in ["", "x", "0", "-1", "4TiB", "99999999999GiB"] {
-            assert!(memory(Some(wrong), None).is_err(), "{wrong}");
-        }
-        let error = choose(Some("h100"), None, None).unwrap_err().to_string();
-        assert!(error.contains("h100") && error.contains("t4"), "{error}");
+        let memory = |memory, available| {
+            let settings = Settings {
+                profile: "t4",
+                memory,
+                ..Settings::default()
+            };
+            choose(&settings, available).total_memory
+        };
+        assert_eq!(memory(None, Some(1 << 30)), 1 << 30);
+        assert_eq!(memory(None, Some(1 << 40)), 15_360 << 20);
+        assert_eq!(memory(Some(64 << 30), Some(1 << 30)), 64 << 30);
     }
 
     #[test]

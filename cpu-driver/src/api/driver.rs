@@ -10,15 +10,10 @@ use super::scheduler::Scheduler;
 use crate::check::session::Session;
 use crate::machine::memory::{Memory, MemoryOptions};
 use crate::profile::Profile;
+use crate::settings::Settings;
 
 /// What `cuDriverGetVersion` reports: CUDA 13.0.
 pub const VERSION: i32 = 13000;
-
-/// Number of devices where the environment does not say.
-const DEVICES_VARIABLE: &str = "KERNELGATE_DEVICES";
-
-/// More would only slow down programs that start one thread a device.
-const MOST_DEVICES: u32 = 64;
 
 pub struct Device {
     pub ordinal: u32,
@@ -68,11 +63,16 @@ pub fn start(flags: u32) -> Outcome {
 }
 
 fn make() -> Result<Driver, Code> {
-    let count = device_count()?;
-    let profile = Profile::from_environment().map_err(|error| {
+    // Not NO_DEVICE: programs take that for a machine without a GPU and carry on.
+    let settings = Settings::from_environment().map_err(|error| {
         note(&error.to_string());
-        Code::INVALID_DEVICE
+        Code::INVALID_VALUE
     })?;
+    let count = settings.devices;
+    if count == 0 {
+        return Err(Code::NO_DEVICE);
+    }
+    let profile = Profile::of(settings);
     let mut options = memory_options(profile.total_memory);
     options.devices = count;
     let memory = Memory::new(options).map_err(|error| {
@@ -96,21 +96,5 @@ fn memory_options(capacity: u64) -> MemoryOptions {
     match Session::global() {
         Some(session) => session.memory_options(capacity),
         None => MemoryOptions::unchecked(capacity),
-    }
-}
-
-fn device_count() -> Result<u32, Code> {
-    let Ok(text) = std::env::var(DEVICES_VARIABLE) else {
-        return Ok(1);
-    };
-    match text.trim().parse() {
-        Ok(0) => Err(Code::NO_DEVICE),
-        Ok(count) if count <= MOST_DEVICES => Ok(count),
-        _ => {
-            note(&format!(
-                "{DEVICES_VARIABLE} must be a number up to {MOST_DEVICES}, found `{text}`"
-            ));
-            Err(Code::NO_DEVICE)
-        }
     }
 }

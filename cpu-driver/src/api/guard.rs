@@ -3,12 +3,12 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 
 use super::code::{Code, SUCCESS, describe};
 use super::ffi::Outcome;
 use crate::check::session::Session;
 use crate::machine::memory::MemoryError;
+use crate::settings::Settings;
 
 /// Defines exported functions; each body is an expression of type [`Outcome`].
 macro_rules! entries {
@@ -73,8 +73,8 @@ fn failed(name: &str, code: Code) {
 }
 
 fn wants_calls() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var("KERNELGATE_LOG").is_ok_and(|value| value == "calls"))
+    // A wrong value has made `cuInit` fail, which says so.
+    Settings::from_environment().is_ok_and(|settings| settings.log_calls)
 }
 
 /// A line on standard error for something that a user must be told.

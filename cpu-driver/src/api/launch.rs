@@ -1,7 +1,6 @@
 //! Kernel launches: shapes, parameters, and what a fault becomes.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 
 use super::code::Code;
 use super::context::ContextState;
@@ -18,11 +17,7 @@ use crate::machine::launch::{Fault, LaunchConfig, run};
 use crate::machine::memory::Memory;
 use crate::machine::observe::{AccessKind, Site, Unchecked, Violation, ViolationKind};
 use crate::program::Kernel;
-
-/// Warp-instructions that a launch may take where the environment does not say:
-/// minutes of work, so that only a launch without progress meets it.
-const DEFAULT_BUDGET: u64 = 1 << 38;
-const BUDGET_VARIABLE: &str = "KERNELGATE_BUDGET";
+use crate::settings::{BUDGET, DEFAULT_BUDGET, Settings};
 
 /// `CU_DEVICE_ATTRIBUTE_*`: limits of a shape.
 const MAX_THREADS: i32 = 1;
@@ -241,7 +236,7 @@ impl Launch {
             Fault::Budget { executed, site } => (
                 Code::LAUNCH_TIMEOUT,
                 format!(
-                    "no end after {executed} warp-instructions ({BUDGET_VARIABLE} sets the \
+                    "no end after {executed} warp-instructions ({BUDGET} sets the \
                      limit), last at {}",
                     place(site)
                 ),
@@ -296,17 +291,8 @@ fn describe(violation: &Violation, code: Code) -> String {
 }
 
 fn budget() -> u64 {
-    static BUDGET: OnceLock<u64> = OnceLock::new();
-    *BUDGET.get_or_init(|| match std::env::var(BUDGET_VARIABLE) {
-        Err(_) => DEFAULT_BUDGET,
-        Ok(text) => text.trim().parse().unwrap_or_else(|_| {
-            note(&format!(
-                "{BUDGET_VARIABLE} must be a number of warp-instructions, found `{text}`; \
-                 using {DEFAULT_BUDGET}"
-            ));
-            DEFAULT_BUDGET
-        }),
-    })
+    // Wrong settings end at `cuInit`.
+    Settings::from_environment().map_or(DEFAULT_BUDGET, |settings| settings.budget)
 }
 
 fn submit(

@@ -21,6 +21,13 @@ pub struct Cuda {
     library: Library,
 }
 
+/// What `cuInit` answers, and nothing else.
+pub fn init_alone() -> Code {
+    // SAFETY: the library's initialisers only register an exit function.
+    let library = unsafe { Library::new(library_path()) }.expect("libcuda.so");
+    Cuda { library }.init(0)
+}
+
 macro_rules! calls {
     ($($method:ident = $symbol:literal ($($name:ident: $ty:ty),*);)*) => {
         $(
