@@ -5,6 +5,9 @@
 //! same bytes, so a build without nvcc tests the kernels that a build with it
 //! tests. Every problem is a build error that says what to do.
 
+// Printing is how a build script talks to Cargo.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 #[path = "build/checked_in.rs"]
 mod checked_in;
 #[path = "build/compile.rs"]

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use kernelgate::device::{Device, Launch};
 use kernelgate::exit::{self, Exit};
+use kernelgate::outln;
 use kernelgate::perf::bench;
 
 const PTX: &str = "
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Exit> {
     let device = Device::open()?;
-    println!("{}", device.banner());
+    outln!("{}", device.banner())?;
     let n = 1u32 << 24;
     let input: Vec<f32> = (0..n).map(|i| (i % 1000) as f32).collect();
     let from = device.upload(&input)?;
@@ -66,12 +67,12 @@ fn run() -> Result<Exit> {
     let got = to.download()?;
     let wrong = (0..input.len()).find(|&i| got[i] != 2.0 * input[i] + 1.0);
     ensure!(wrong.is_none(), "element {wrong:?} is wrong after timing");
-    println!(
+    outln!(
         "doubleAndOne: {:.2} us ({:.2} to {:.2}), {:.0} GB/s",
         time.median,
         time.interval.0,
         time.interval.1,
         8.0 * f64::from(n) / time.median / 1e3
-    );
+    )?;
     Ok(Exit::Held)
 }

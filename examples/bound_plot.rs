@@ -17,6 +17,7 @@ use kernelgate::gemm::reference;
 use kernelgate::gemm::runner::Stage;
 use kernelgate::gemm::subject::Subject;
 use kernelgate::lowp::OutputType;
+use kernelgate::outln;
 
 /// (k, largest error, bound there), relative to rms(C).
 type Points = Vec<(usize, f64, f64)>;
@@ -100,7 +101,7 @@ fn main() -> Result<()> {
         .nth(1)
         .context("expected the name of the SVG to write")?;
     let device = Device::open()?;
-    println!("{}", device.banner());
+    outln!("{}", device.banner())?;
     let plant = Plant::load(&device)?;
     let truncating = CATALOGUE
         .iter()
@@ -135,7 +136,7 @@ fn main() -> Result<()> {
     for (subject, input, colour, label) in curves {
         let points = measure(&device, subject, input)?;
         for (k, error, bound) in &points {
-            println!("{label}: k {k}, error {error:.3e}, bound {bound:.3e} of rms(C)");
+            outln!("{label}: k {k}, error {error:.3e}, bound {bound:.3e} of rms(C)")?;
         }
         svg += &line(&points, colour, false, label);
         // The kernel that never promotes is held to its twin's bound.

@@ -12,6 +12,7 @@ use kernelgate::gemm::problem::{Problem, tensor_recipes};
 use kernelgate::gemm::subject::{DeviceOperands, Subject};
 use kernelgate::gemm::{case::Case, inputs::Input};
 use kernelgate::lowp::OutputType;
+use kernelgate::outln;
 
 struct OwnGemm(Module);
 
@@ -45,13 +46,13 @@ impl Subject for OwnGemm {
 
 fn main() -> Result<()> {
     let device = Device::open()?;
-    println!("{}", device.banner());
+    outln!("{}", device.banner())?;
     let own = OwnGemm(device.load_ptx("own_gemm", include_str!("own_gemm.ptx"))?);
     for input in [Input::Integers, Input::Normal, Input::Positive] {
         let problem = Problem::dense(5, 70, 200, OutputType::F32).with_recipes(tensor_recipes());
         let case = Case::new("example", problem, input, 1);
         let outcome = run_case(&device, &own, &case, &Limits::default())?;
-        println!("{} {case}", outcome.word());
+        outln!("{} {case}", outcome.word())?;
         anyhow::ensure!(outcome.passed(), "{outcome:#?}");
     }
     Ok(())

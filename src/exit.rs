@@ -1,11 +1,16 @@
 //! Exit codes: one table for every binary of the project.
 //!
-//! A program under `kernelgate sanitize` is the one exception: there the exit
-//! code follows `--error-exitcode`, as it does under compute-sanitizer.
+//! Two exceptions. A program under `kernelgate sanitize`: there the exit code follows
+//! `--error-exitcode`, as it does under compute-sanitizer. And a program whose reader
+//! left ([`READER_LEFT`]). A standard output that is full or closed is no exception: a
+//! result that nobody can read is one that could not be told, 3.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::device::DeviceError;
+use crate::output::{self, OutputError};
+use crate::{errln, outln};
 
 /// How a run ended, as a process tells its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,38 +91,83 @@ pub const HELP: &str = "Exit codes:
   2  wrong usage, or a tool that is not there yet
   3  could not run or could not tell: no device, PTX rejected, out of memory, all skipped";
 
-/// Lets a closed pipe (`… | head`) end the program quietly, as it ends any Unix
-/// tool. Rust ignores SIGPIPE at start, and then the next line printed panics.
-pub fn end_quietly_on_a_closed_pipe() {
-    // SAFETY: SIG_DFL is a valid disposition, and no other thread runs yet.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+/// What a program returns whose reader left (`… | head -1`): 128 and the number of
+/// SIGPIPE, as a shell shows it for any Unix tool. It is none of the codes above, so a
+/// lesson that nobody read to its end is not one that held. The program says nothing
+/// more, and it ends by returning: what it holds on the device is freed, and a
+/// sanitizer's report is finished.
+pub const READER_LEFT: u8 = 128 + libc::SIGPIPE as u8;
+
+/// The body of every `main`: read the command line, run, print an error with its
+/// causes, return the code.
+///
+/// `json` says whether the program was asked for JSON: then an error is also one JSON
+/// document on stdout, `{"error": …, "exit": …}`, so that a machine never reads
+/// nothing. The text goes to stderr either way.
+pub fn program<A: clap::Parser>(
+    json: impl FnOnce(&A) -> bool,
+    body: impl FnOnce(&A) -> anyhow::Result<Exit>,
+) -> ExitCode {
+    match arguments::<A>(std::env::args_os()) {
+        Ok(arguments) => run_reporting(json(&arguments), || body(&arguments)),
+        Err(code) => code,
+    }
 }
 
-/// The body of every `main`: run, print an error with its causes, return the code.
+/// Reads a command line. What clap prints instead (help, version, wrong usage) is
+/// printed, and the code returned.
+pub fn arguments<A: clap::Parser>(
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<A, ExitCode> {
+    A::try_parse_from(words).map_err(|instead| {
+        if instead.use_stderr() {
+            let _ = instead.print();
+            return Exit::Usage.into();
+        }
+        run(|| {
+            output::require_open()?;
+            instead.print().map_err(OutputError::from)?;
+            Ok(Exit::Held)
+        })
+    })
+}
+
+/// [`run_reporting`] without JSON.
 pub fn run(body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
     run_reporting(false, body)
 }
 
-/// [`run`] for a program with `--json`: an error is also one JSON document on
-/// stdout, `{"error": …, "exit": …}`, so that a machine never reads nothing. The
-/// text goes to stderr either way.
+/// Runs `body`, prints an error with its causes, and returns the code. A standard
+/// output that is closed, or that does not take what is left to print, is an error.
 pub fn run_reporting(json: bool, body: impl FnOnce() -> anyhow::Result<Exit>) -> ExitCode {
-    end_quietly_on_a_closed_pipe();
-    match body() {
+    let ended = output::require_open()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| body())
+        .and_then(|exit| {
+            output::flush()?;
+            Ok(exit)
+        });
+    match ended {
         Ok(exit) => exit.into(),
-        Err(error) => {
-            let exit = Exit::of(&error);
-            let text = format!("{error:#}");
-            eprintln!("error: {text}");
-            if json {
-                println!(
-                    "{}",
-                    serde_json::json!({"error": text, "exit": exit.code()})
-                );
-            }
-            exit.into()
-        }
+        Err(error) => report(&error, json),
     }
+}
+
+/// Prints an error that reached `main` and returns its code.
+pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
+    let of_output = error.downcast_ref::<OutputError>();
+    if let Some(OutputError::ReaderLeft) = of_output {
+        return READER_LEFT.into();
+    }
+    let exit = Exit::of(error);
+    let text = format!("{error:#}");
+    errln!("error: {text}");
+    if json && of_output.is_none() {
+        // The error counts already; a second one that is printed nowhere changes nothing.
+        let document = serde_json::json!({"error": text, "exit": exit.code()});
+        let _ = outln!("{document}");
+    }
+    exit.into()
 }
 
 #[cfg(test)]

@@ -9,4 +9,5 @@ pub mod kernels;
 pub mod lessons;
 pub mod lowp;
 pub mod moe;
+pub mod output;
 pub mod perf;

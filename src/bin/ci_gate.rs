@@ -23,6 +23,7 @@ use kernelgate::harness::check::{Gate, compare};
 use kernelgate::harness::figures::count;
 use kernelgate::harness::{Claims, Verdict, poison};
 use kernelgate::kernels::SQUARE;
+use kernelgate::{out, outln};
 use serde::Serialize;
 
 /// Ragged: the last of four blocks has 232 elements, and its eighth warp 8.
@@ -59,8 +60,7 @@ struct Report<'a> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    exit::run_reporting(arguments.json, || run(&arguments))
+    exit::program(|arguments: &Arguments| arguments.json, run)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -71,7 +71,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     let device = Device::open()?;
     if !arguments.json {
-        println!("{}", device.banner());
+        outln!("{}", device.banner())?;
     }
     let verdict = square(&device, kernel)?;
     let mut claims = claims(kernel, &verdict);
@@ -89,10 +89,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             claims,
             exit: exit.code(),
         };
-        println!("{}", serde_json::to_string(&report)?);
+        outln!("{}", serde_json::to_string(&report)?)?;
     } else {
-        println!("{} {kernel}: {}", verdict.word(), sentence(&verdict));
-        print!("{claims}");
+        outln!("{} {kernel}: {}", verdict.word(), sentence(&verdict))?;
+        out!("{claims}")?;
     }
     Ok(exit)
 }

@@ -28,6 +28,7 @@ use kernelgate::harness::check::{Gate, compare};
 use kernelgate::harness::figures::count;
 use kernelgate::harness::{Claims, Verdict, poison};
 use kernelgate::kernels::{ADJACENT_DIFFERENCE, WINDOW_SUM};
+use kernelgate::{out, outln};
 use serde::Serialize;
 
 /// False in the clean build. The exercise is to make the sanitizer silent without
@@ -89,16 +90,15 @@ struct Pass {
 }
 
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    exit::run_reporting(arguments.json, || run(&arguments))
+    exit::program(|arguments: &Arguments| arguments.json, run)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let json = arguments.json;
     let device = Device::open()?;
     if !json {
-        println!("{}", device.banner());
-        println!("build: {}", build_words());
+        outln!("{}", device.banner())?;
+        outln!("build: {}", build_words())?;
     }
     let input = input();
     let differences = Lesson {
@@ -140,9 +140,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             claims,
             exit: exit.code(),
         };
-        println!("{}", serde_json::to_string(&report)?);
+        outln!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print!("{claims}");
+        out!("{claims}")?;
     }
     Ok(exit)
 }
@@ -195,7 +195,7 @@ impl Lesson<'_> {
 
         let verdict = compare(&output.download()?, &self.reference, Gate::Exact);
         if !self.json {
-            println!("{} {kernel}: {}", verdict.word(), sentence(&verdict));
+            outln!("{} {kernel}: {}", verdict.word(), sentence(&verdict))?;
         }
         Ok(Pass { kernel, verdict })
     }

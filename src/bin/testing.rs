@@ -4,6 +4,7 @@ use clap::Parser;
 use kernelgate::exit::{self, Exit, UsageError};
 use kernelgate::lessons::reduction::{self, BlockTree};
 use kernelgate::lessons::testing;
+use kernelgate::{out, outln};
 use std::process::ExitCode;
 
 /// Runs two test suites over two variants of one launch, drop-tail and guarded,
@@ -30,14 +31,16 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    exit::run_reporting(args.json, || {
-        let mut tree = reduction::open(args.stand_in)?;
-        match args.n {
-            Some(n) => one_size(tree.as_mut(), n, args.json),
-            None => lesson(tree.as_mut(), &args),
-        }
-    })
+    exit::program(
+        |args: &Args| args.json,
+        |args| {
+            let mut tree = reduction::open(args.stand_in)?;
+            match args.n {
+                Some(n) => one_size(tree.as_mut(), n, args.json),
+                None => lesson(tree.as_mut(), args),
+            }
+        },
+    )
 }
 
 fn lesson(tree: &mut dyn BlockTree, args: &Args) -> anyhow::Result<Exit> {
@@ -48,9 +51,9 @@ fn lesson(tree: &mut dyn BlockTree, args: &Args) -> anyhow::Result<Exit> {
             .map_err(|unknown| UsageError(unknown.to_string()))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{report}");
+        out!("{report}")?;
     }
     Ok(report.claims.exit())
 }
@@ -58,9 +61,9 @@ fn lesson(tree: &mut dyn BlockTree, args: &Args) -> anyhow::Result<Exit> {
 fn one_size(tree: &mut dyn BlockTree, n: usize, json: bool) -> anyhow::Result<Exit> {
     let report = testing::at_size(tree, n)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{report}");
+        out!("{report}")?;
     }
     Ok(report.claims.exit())
 }

@@ -9,6 +9,7 @@ use super::signature::SLOT;
 use super::spec::Spec;
 use crate::device::choice::Driver;
 use crate::device::{Device, DeviceError, Launch};
+use crate::output::OutputError;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -50,7 +51,11 @@ pub enum Answer {
 pub fn work() -> Result<()> {
     let device = Device::open()?;
     let mut out = std::io::stdout().lock();
-    let mut say = |line: String| writeln!(out, "{line}").and_then(|()| out.flush());
+    let mut say = |line: String| {
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(OutputError::from)
+    };
     say(serde_json::to_string(&hello(&device))?)?;
     for line in std::io::stdin().lock().lines() {
         let answer = answer(&device, Path::new(&line?));

@@ -19,6 +19,7 @@ use super::threads;
 use super::world::{World, environment};
 use crate::device::choice::Driver;
 use crate::device::{Device, DeviceError};
+use crate::errln;
 use crate::exit::Exit;
 
 /// What a command line says about its job.
@@ -56,7 +57,7 @@ impl Job {
             let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
             let ended = launch::run(self.ranks, &arguments, self.timeout)?;
             if let Some(lost) = &ended.lost {
-                eprintln!("error: {lost}; the job was ended");
+                errln!("error: {lost}; the job was ended");
             }
             return Ok(Outcome::Launched(ended.exit()));
         }

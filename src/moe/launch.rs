@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use super::hub::RankLost;
 use super::hub::server::Server;
 use super::world::World;
+use crate::errln;
 use crate::exit::Exit;
 
 /// Time that ranks have to end by themselves once one is lost.
@@ -78,7 +79,7 @@ pub fn run(ranks: usize, arguments: &[OsString], timeout: Duration) -> Result<En
         let child = command
             .spawn()
             .with_context(|| format!("cannot start rank {rank} from {}", program.display()))?;
-        eprintln!("rank {rank}: process {}", child.id());
+        errln!("rank {rank}: process {}", child.id());
         job.children.push((child, None));
     }
     Ok(job.wait(&store))

@@ -33,7 +33,9 @@ pub fn case(
     }
 }
 
-/// Runs `cases` one after the other with libtest's arguments.
+/// Runs `cases` one after the other with libtest's arguments. Prints the names of the
+/// skipped ones, which `.ci/run` reads.
+#[allow(clippy::print_stdout)]
 pub fn run(cases: Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kernelgate::device::{Device, Survey, survey};
 use kernelgate::exit::Exit;
+use kernelgate::outln;
 use serde::Serialize;
 
 use crate::programs::{COMPUTE_SANITIZER, NVCC, Program};
@@ -47,10 +48,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         "`kernelgate sanitize` on a GPU; without it our checkers run on the CPU",
     ));
     if arguments.json {
-        println!("{}", serde_json::to_string(&findings)?);
+        outln!("{}", serde_json::to_string(&findings)?)?;
     } else {
         for finding in &findings {
-            println!("{}", line(finding));
+            outln!("{}", line(finding))?;
         }
     }
     Ok(exit)

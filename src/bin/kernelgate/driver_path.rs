@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use kernelgate::device::{DeviceError, our_library};
 use kernelgate::exit::Exit;
+use kernelgate::outln;
 
 const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
@@ -25,7 +26,7 @@ const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 pub struct Arguments {}
 
 pub fn run(_arguments: &Arguments) -> anyhow::Result<Exit> {
-    println!("{}", folder()?.display());
+    outln!("{}", folder()?.display())?;
     Ok(Exit::Held)
 }
 

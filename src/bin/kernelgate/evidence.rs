@@ -7,6 +7,7 @@ use kernelgate::evidence::diff;
 use kernelgate::evidence::plan::Step;
 use kernelgate::evidence::session::{Machine, Outcome, Session};
 use kernelgate::exit::Exit;
+use kernelgate::outln;
 
 use crate::sanitize;
 
@@ -93,7 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             with_session(common, evidence, |session, machine| {
                 let strangers = session.strangers(machine)?;
                 for name in &strangers {
-                    println!("GATE: {name} is the transcript of no documented command");
+                    outln!("GATE: {name} is the transcript of no documented command")?;
                 }
                 Ok(if strangers.is_empty() {
                     exit
@@ -130,27 +131,27 @@ fn each_step(
     act: impl Fn(&Session, &Step, &Machine) -> anyhow::Result<Outcome>,
 ) -> anyhow::Result<Exit> {
     with_session(common, evidence, |session, machine| {
-        println!("evidence: {}", session.folder(machine).display());
+        outln!("evidence: {}", session.folder(machine).display())?;
         let (mut good, mut bad, mut skipped) = (0, 0, 0);
         for step in session.steps()? {
             match act(session, step, machine)? {
                 Outcome::Good => {
                     good += 1;
-                    println!("ok   {}: exit {}", step.command(), step.exit);
+                    outln!("ok   {}: exit {}", step.command(), step.exit)?;
                 }
                 Outcome::Bad(problems) => {
                     bad += 1;
                     for problem in problems {
-                        println!("GATE: {}: {problem}", step.command());
+                        outln!("GATE: {}: {problem}", step.command())?;
                     }
                 }
                 Outcome::Skipped(reason) => {
                     skipped += 1;
-                    println!("skip {}: {reason}", step.command());
+                    outln!("skip {}: {reason}", step.command())?;
                 }
             }
         }
-        println!("{good} as they should be, {bad} not, {skipped} skipped");
+        outln!("{good} as they should be, {bad} not, {skipped} skipped")?;
         Ok(match (good, bad) {
             (_, 1..) => Exit::Failed,
             (0, 0) => Exit::CouldNotRun,
@@ -163,16 +164,16 @@ fn differences(folders: &[PathBuf]) -> anyhow::Result<Exit> {
     let mut exit = Exit::Held;
     for folder in folders {
         let difference = diff::of_folder(folder)?;
-        println!("{}: the shipped build has", folder.display());
+        outln!("{}: the shipped build has", folder.display())?;
         for line in &difference.planted {
-            println!("  {line}");
+            outln!("  {line}")?;
         }
         for line in &difference.unexplained {
-            println!("GATE: not planted: {line}");
+            outln!("GATE: not planted: {line}")?;
             exit = Exit::Failed;
         }
         if difference.unexplained.is_empty() {
-            println!("  and nothing else that the clean build has not");
+            outln!("  and nothing else that the clean build has not")?;
         }
     }
     Ok(exit)

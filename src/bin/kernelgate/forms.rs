@@ -7,6 +7,7 @@ use kernelgate::forms::runner::{self, Options, Outcome, Run};
 use kernelgate::forms::spec::{self, Spec};
 use kernelgate::forms::verify::{self, Verdict};
 use kernelgate::forms::{table, work};
+use kernelgate::outln;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -149,21 +150,21 @@ fn execute(how: &How, specs: &[Spec]) -> Result<Run> {
             ],
         },
     )?;
-    println!("{}", run.device.banner);
-    println!(
+    outln!("{}", run.device.banner)?;
+    outln!(
         "{} forms in {:.1} s",
         specs.len(),
         start.elapsed().as_secs_f64()
-    );
+    )?;
     Ok(run)
 }
 
 fn list(select: &Select) -> Result<Exit> {
     let specs = selected(select)?;
     for s in &specs {
-        println!("{:<60} sm_{} {} cases", s.id(), s.sm, s.cases());
+        outln!("{:<60} sm_{} {} cases", s.id(), s.sm, s.cases())?;
     }
-    println!("{} forms", specs.len());
+    outln!("{} forms", specs.len())?;
     Ok(Exit::Held)
 }
 
@@ -174,24 +175,24 @@ fn run_forms(args: &RunForms) -> Result<Exit> {
     for (spec, outcome) in specs.iter().zip(&run.outcomes) {
         match outcome {
             Outcome::Ran(bytes) if args.outputs => {
-                println!("{}", spec.id());
+                outln!("{}", spec.id())?;
                 for (case, row) in bytes.chunks(spec.signature.packed_bytes()).enumerate() {
                     let hex: String = row.iter().rev().map(|b| format!("{b:02x}")).collect();
-                    println!("  {case:5} {hex}");
+                    outln!("  {case:5} {hex}")?;
                 }
             }
             Outcome::Ran(_) => {}
             other => {
                 bad += 1;
-                println!("{}: {other:?}", spec.id());
+                outln!("{}: {other:?}", spec.id())?;
             }
         }
     }
-    println!(
+    outln!(
         "{} forms, {} ran, {bad} did not",
         specs.len(),
         specs.len() - bad
-    );
+    )?;
     Ok(if bad == 0 { Exit::Held } else { Exit::Failed })
 }
 
@@ -210,16 +211,16 @@ fn record(args: &Record) -> Result<Exit> {
     for (spec, outcome) in specs.iter().zip(&run.outcomes) {
         if !matches!(outcome, Outcome::Ran(_)) {
             missing += 1;
-            println!("not recorded: {}: {outcome:?}", spec.id());
+            outln!("not recorded: {}: {outcome:?}", spec.id())?;
         }
     }
-    println!(
+    outln!(
         "{} forms, {} recorded in {} files under {}, {missing} not",
         specs.len(),
         specs.len() - missing,
         files.len(),
         out.display()
-    );
+    )?;
     Ok(if missing == 0 {
         Exit::Held
     } else {
@@ -239,28 +240,28 @@ fn verify(args: &Verify) -> Result<Exit> {
             Verdict::Pass => passed += 1,
             Verdict::NeedsSm(sm) => {
                 older += 1;
-                println!(
+                outln!(
                     "SKIP {}: needs sm_{sm}, this is sm_{}",
                     spec.id(),
                     run.device.sm
-                );
+                )?;
             }
             other => {
                 failed += 1;
-                println!("FAIL {}: {other:?}", spec.id());
+                outln!("FAIL {}: {other:?}", spec.id())?;
             }
         }
     }
     let all = spec::load_all(&select.forms_dir)?;
     for id in verify::orphans(&all, recordings, &args.against)? {
         failed += 1;
-        println!("FAIL {id}: recorded, but there is no such form");
+        outln!("FAIL {id}: recorded, but there is no such form")?;
     }
-    println!(
+    outln!(
         "{} forms against {}: {passed} pass, {failed} fail, {older} need a newer device",
         specs.len(),
         args.against
-    );
+    )?;
     Ok(match (failed, passed) {
         (1.., _) => Exit::Failed,
         (0, 0) => Exit::CouldNotRun,
@@ -270,6 +271,6 @@ fn verify(args: &Verify) -> Result<Exit> {
 
 fn generate(dir: &Path) -> Result<Exit> {
     let written = table::write(dir)?;
-    println!("{written} forms under {}", dir.display());
+    outln!("{written} forms under {}", dir.display())?;
     Ok(Exit::Held)
 }

@@ -8,6 +8,7 @@ use kernelgate::lessons::grade::answers::Answers;
 use kernelgate::lessons::grade::process::{self, Finished, LIMIT};
 use kernelgate::lessons::grade::{Grade, memory_bugs, testing};
 use kernelgate::lessons::starter::trial::Trial;
+use kernelgate::{out, outln};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -85,9 +86,9 @@ pub fn run(args: &Arguments) -> anyhow::Result<Exit> {
         ExerciseArgs::MemoryBugs(args) => grade_memory_bugs(args)?,
     };
     if args.json() {
-        println!("{}", serde_json::to_string_pretty(&grade)?);
+        outln!("{}", serde_json::to_string_pretty(&grade)?)?;
     } else {
-        print!("{grade}");
+        out!("{grade}")?;
     }
     Ok(grade.exit())
 }

@@ -38,8 +38,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    exit::end_quietly_on_a_closed_pipe();
-    match CommandLine::parse_from(sanitize::joined_xml(std::env::args_os())).command {
+    let words = sanitize::joined_xml(std::env::args_os());
+    let arguments = match exit::arguments::<CommandLine>(words) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    match arguments.command {
         Command::Sanitize(arguments) => sanitize::main(&arguments),
         Command::Forms(arguments) => exit::run(|| forms::run(&arguments)),
         Command::DriverPath(arguments) => exit::run(|| driver_path::run(&arguments)),

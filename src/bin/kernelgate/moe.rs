@@ -16,6 +16,7 @@ use kernelgate::moe::check::{self, CaseReport, Loss, Options, Rank};
 use kernelgate::moe::job::Outcome;
 use kernelgate::moe::launch::{self, GRACE};
 use kernelgate::moe::scoreboard;
+use kernelgate::{out, outln};
 
 /// Mixture of experts across ranks: check, planted rank faults, lost ranks, timing
 #[derive(Args)]
@@ -132,11 +133,12 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 }
 
 /// The first lines: the device, and what the ranks talk over.
-fn banner(rank: &Rank, quiet: bool) {
+fn banner(rank: &Rank, quiet: bool) -> Result<()> {
     if !quiet {
-        println!("{}", rank.device.banner());
-        println!("{} ranks over {}", rank.hub.ranks(), rank.collective.name());
+        outln!("{}", rank.device.banner())?;
+        outln!("{} ranks over {}", rank.hub.ranks(), rank.collective.name())?;
     }
+    Ok(())
 }
 
 fn run_check(arguments: &Check) -> Result<Exit> {
@@ -151,13 +153,13 @@ fn run_check(arguments: &Check) -> Result<Exit> {
     let outcome = arguments.job.job()?.run(|rank, lead| {
         let cases = chosen(arguments, rank.hub.ranks())?;
         if lead {
-            banner(rank, arguments.json);
+            banner(rank, arguments.json)?;
         }
         let mut reports = Vec::new();
         for case in &cases {
             let report = check::run(rank, case, &options)?.report;
             if lead && !arguments.json {
-                print!("{}", line(&report));
+                out!("{}", line(&report))?;
             }
             reports.push(report);
         }
@@ -267,15 +269,15 @@ fn line(report: &CaseReport) -> String {
 
 fn finish(arguments: &Check, reports: &[CaseReport]) -> Result<()> {
     if arguments.json {
-        println!("{}", serde_json::to_string(reports)?);
+        outln!("{}", serde_json::to_string(reports)?)?;
         return Ok(());
     }
     let passed = reports.iter().filter(|report| report.passed()).count();
-    println!(
+    outln!(
         "{passed} of {} cases passed, seed {}",
         reports.len(),
         arguments.job.seed
-    );
+    )?;
     Ok(())
 }
 
@@ -291,14 +293,14 @@ fn run_faults(arguments: &Faults) -> Result<Exit> {
     let outcome = arguments.job.job()?.run(|rank, lead| {
         let shape = layer.shape(rank.hub.ranks())?;
         if lead {
-            banner(rank, arguments.json || arguments.markdown);
+            banner(rank, arguments.json || arguments.markdown)?;
         }
         let board = scoreboard::score(rank, shape, layer.tokens, &layer.layouts(), &options)?;
         if lead {
             match (arguments.json, arguments.markdown) {
-                (true, _) => println!("{}", serde_json::to_string(&board)?),
-                (_, true) => print!("{}", board.markdown()),
-                _ => print!("{board}"),
+                (true, _) => outln!("{}", serde_json::to_string(&board)?)?,
+                (_, true) => out!("{}", board.markdown())?,
+                _ => out!("{board}")?,
             }
         }
         Ok(board.exit())
@@ -318,7 +320,7 @@ fn run_bench(arguments: &Bench) -> Result<Exit> {
     let outcome = arguments.job.job()?.run(|rank, lead| {
         let shape = layer.shape(rank.hub.ranks())?;
         if lead {
-            banner(rank, arguments.json);
+            banner(rank, arguments.json)?;
         }
         let mut all = Vec::new();
         for layout in layer.layouts() {
@@ -330,12 +332,12 @@ fn run_bench(arguments: &Bench) -> Result<Exit> {
             };
             let one = bench::run(rank, &case, &options, arguments.repetitions as usize)?;
             if lead && !arguments.json {
-                println!("\n{one}");
+                outln!("\n{one}")?;
             }
             all.push(one);
         }
         if lead && arguments.json {
-            println!("{}", serde_json::to_string(&all)?);
+            outln!("{}", serde_json::to_string(&all)?)?;
         }
         Ok(match all.iter().all(|bench| bench.same_bits) {
             true => Exit::Held,
@@ -400,7 +402,7 @@ fn run_loss(arguments: &LossRun) -> Result<Exit> {
         if !holds {
             exit = Exit::Failed;
         }
-        println!(
+        outln!(
             "{} {name} rank {} of {}: {}; all processes gone {} after that; exit {}; {:.1} s in all",
             if holds { "holds:" } else { "GATE:" },
             arguments.rank,
@@ -414,7 +416,7 @@ fn run_loss(arguments: &LossRun) -> Result<Exit> {
                 .map_or("never".to_owned(), |t| format!("{:.1} s", t.as_secs_f64())),
             ended.exit().code(),
             started.elapsed().as_secs_f64()
-        );
+        )?;
     }
     Ok(exit)
 }

@@ -5,6 +5,7 @@ use crate::exit::{self, Exit};
 use crate::harness::{Outcome, figures, verdict};
 use crate::lessons::reduction::{self, BlockTree, Launch};
 use crate::lessons::suite;
+use crate::outln;
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -54,19 +55,21 @@ struct Report {
 
 /// The body of the starter's `main`.
 pub fn main(exercise: &Exercise) -> ExitCode {
-    let args = Args::parse();
-    exit::run_reporting(args.json || args.trial.is_some(), || run(exercise, &args))
+    exit::program(
+        |args: &Args| args.json || args.trial.is_some(),
+        |args| run(exercise, args),
+    )
 }
 
 fn run(exercise: &Exercise, args: &Args) -> anyhow::Result<Exit> {
     if let Some(number) = args.hint {
-        println!("{}", HINTS[usize::from(number) - 1]);
+        outln!("{}", HINTS[usize::from(number) - 1])?;
         return Ok(Exit::Held);
     }
     let mut tree = reduction::open(args.stand_in)?;
     if let Some(seed) = args.trial {
         let trial = trial::run(exercise, tree.as_mut(), seed)?;
-        println!("{}", serde_json::to_string(&trial)?);
+        outln!("{}", serde_json::to_string(&trial)?)?;
         return Ok(Exit::Held);
     }
     own_launch(exercise, tree.as_mut(), args.json)
@@ -82,20 +85,20 @@ fn own_launch(exercise: &Exercise, tree: &mut dyn BlockTree, json: bool) -> anyh
             tests: outcomes,
             exit: exit.code(),
         };
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
         return Ok(exit);
     }
-    println!("{device}");
+    outln!("{device}")?;
     for outcome in &outcomes {
-        println!(
+        outln!(
             "{} {:<16} n = {:>9}: {}",
             outcome.verdict.word(),
             outcome.check.name,
             figures::count(outcome.n),
             outcome.verdict
-        );
+        )?;
     }
     let passed = outcomes.iter().filter(|o| o.verdict.passed()).count();
-    println!("{passed} of {} pass", outcomes.len());
+    outln!("{passed} of {} pass", outcomes.len())?;
     Ok(exit)
 }

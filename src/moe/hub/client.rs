@@ -1,5 +1,6 @@
 //! One rank's connection to the TCP store.
 
+use crate::errln;
 use std::io::BufReader;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -180,7 +181,7 @@ fn listen(
         let Some(grace) = exit_after else { return };
         std::thread::sleep(grace);
         if !mailbox.done.load(Ordering::Relaxed) {
-            eprintln!("error: {lost}; this rank was still waiting for it and is ended");
+            errln!("error: {lost}; this rank was still waiting for it and is ended");
             // SAFETY: ends the process without running destructors, which could
             // wait for a device that waits for the lost rank.
             unsafe { libc::_exit(i32::from(crate::exit::Exit::CouldNotRun.code())) }

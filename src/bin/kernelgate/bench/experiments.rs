@@ -12,6 +12,7 @@ use kernelgate::perf::stats::rate_at_most;
 use kernelgate::perf::stopwatch::Cache;
 use kernelgate::perf::stream::{STREAMS, StreamWorkload};
 use kernelgate::perf::workload::Workload;
+use kernelgate::{errln, outln};
 
 use super::session::{Session, open, progress};
 use super::{Options, exit_of, selected, table};
@@ -69,12 +70,12 @@ pub fn aa(options: &Options, only: &[String], aa: &Aa) -> Result<Exit> {
         match (case.build(&device)?, case.build(&device)?) {
             (Built::Ready(a), Built::Ready(b)) => pairs.push((case, a, b)),
             (Built::Skipped(reason), _) | (_, Built::Skipped(reason)) => {
-                println!("skipped {}: {reason}", case.id());
+                outln!("skipped {}: {reason}", case.id())?;
             }
         }
     }
     if pairs.is_empty() || aa.comparisons == 0 {
-        eprintln!("error: nothing to compare");
+        errln!("error: nothing to compare");
         return Ok(Exit::CouldNotRun);
     }
     let mut interleaved = Vec::new();
@@ -121,8 +122,8 @@ pub fn aa(options: &Options, only: &[String], aa: &Aa) -> Result<Exit> {
         }
     }
     bar.finish_and_clear();
-    let false_alarms = report_aa("interleaved", &interleaved)
-        + report_aa("against an earlier run of this process", &sequential);
+    let false_alarms = report_aa("interleaved", &interleaved)?
+        + report_aa("against an earlier run of this process", &sequential)?;
     let told = |all: &[Comparison]| all.iter().any(|c| c.verdict == Verdict::Same);
     Ok(if false_alarms > 0 {
         Exit::Failed
@@ -134,14 +135,14 @@ pub fn aa(options: &Options, only: &[String], aa: &Aa) -> Result<Exit> {
 }
 
 /// Prints one kind of A/A runs and returns its false alarms.
-fn report_aa(kind: &str, all: &[Comparison]) -> usize {
+fn report_aa(kind: &str, all: &[Comparison]) -> Result<usize> {
     let count = |verdict| all.iter().filter(|c| c.verdict == verdict).count();
     let (slower, faster) = (count(Verdict::Slower), count(Verdict::Faster));
     let largest = all.iter().map(|c| c.effect.abs()).fold(0.0, f64::max);
     for c in all.iter().filter(|c| c.verdict != Verdict::Same) {
-        println!("  {} {}: {}", c.case, c.verdict.name(), c.reason);
+        outln!("  {} {}: {}", c.case, c.verdict.name(), c.reason)?;
     }
-    println!(
+    outln!(
         "A/A {kind}: {} comparisons, {slower} false SLOWER, {faster} false FASTER, {} SAME, \
          {} INCONCLUSIVE; largest difference {:.2} %; false-alarm rate below {:.1} % (95 %)",
         all.len(),
@@ -149,8 +150,8 @@ fn report_aa(kind: &str, all: &[Comparison]) -> usize {
         count(Verdict::Inconclusive),
         100.0 * largest,
         100.0 * rate_at_most(slower + faster, all.len())
-    );
-    slower + faster
+    )?;
+    Ok(slower + faster)
 }
 
 /// One interleaved comparison.
@@ -201,16 +202,16 @@ pub fn inject(options: &Options, inject: &Inject) -> Result<Exit> {
         let c = pair(&session, [&mut plain, &mut slowed], Cache::Cold, &name, 0)?;
         let want_slower = percent >= 2.0 * options.floor;
         let right = (c.verdict == Verdict::Slower) == want_slower;
-        println!("{name}: {}, {}", c.verdict.name(), c.reason);
+        outln!("{name}: {}, {}", c.verdict.name(), c.reason)?;
         if !right {
-            println!(
+            outln!(
                 "  expected {}",
                 if want_slower {
                     "SLOWER"
                 } else {
                     "anything but SLOWER"
                 }
-            );
+            )?;
             exit = Exit::Failed;
         }
     }
@@ -248,6 +249,6 @@ pub fn ab(options: &Options, ab: &Ab) -> Result<Exit> {
     let (mut x, mut y) = (build(&a, &ab.ptx_a)?, build(&b, &ab.ptx_b)?);
     let name = format!("B {} against A {}", b.id(), a.id());
     let c = pair(&session, [x.as_mut(), y.as_mut()], a.cache, &name, 0)?;
-    table::comparisons(std::slice::from_ref(&c));
+    table::comparisons(std::slice::from_ref(&c))?;
     Ok(exit_of(overall(&[c])))
 }

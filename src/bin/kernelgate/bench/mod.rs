@@ -14,6 +14,7 @@ use kernelgate::perf::baseline::Baselines;
 use kernelgate::perf::cases::{Built, Case, all};
 use kernelgate::perf::compare::{Rules, Verdict, compare, overall};
 use kernelgate::perf::record::Record;
+use kernelgate::{errln, outln};
 use session::Session;
 
 /// Time the kernels: median, interval, rates and roofline for each case.
@@ -101,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     match &arguments.action {
         None if arguments.list => {
             for case in selected(&arguments.only)? {
-                println!("{}", case.id());
+                outln!("{}", case.id())?;
             }
             Ok(Exit::Held)
         }
@@ -157,17 +158,17 @@ fn run_cases(arguments: &Arguments) -> Result<Exit> {
         None => None,
     };
     let (records, skipped) = measure_all(&session, &cases)?;
-    table::print(&session, &records, &skipped);
+    table::print(&session, &records, &skipped)?;
     write_files(arguments, &records)?;
     if let Some(name) = &arguments.save {
         let path = baselines.save(name, &records, arguments.overwrite)?;
-        println!("saved {} cases as {}", records.len(), path.display());
+        outln!("saved {} cases as {}", records.len(), path.display())?;
     }
     if records.iter().any(|r| r.failure.is_some()) {
         return Ok(Exit::Failed);
     }
     if records.is_empty() {
-        eprintln!("error: every case was skipped");
+        errln!("error: every case was skipped");
         return Ok(Exit::CouldNotRun);
     }
     match before {
@@ -227,7 +228,7 @@ fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Res
                 old.timings.clone(),
                 record.timings.clone(),
             )),
-            None => println!("{}: not in the baseline", record.id),
+            None => outln!("{}: not in the baseline", record.id)?,
         }
     }
     let comparisons = compare(
@@ -238,7 +239,7 @@ fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Res
             seed: session.plan.seed,
         },
     );
-    table::comparisons(&comparisons);
+    table::comparisons(&comparisons)?;
     Ok(exit_of(overall(&comparisons)))
 }
 

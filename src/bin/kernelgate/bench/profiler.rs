@@ -13,6 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use kernelgate::exit::{Exit, UsageError};
+use kernelgate::outln;
 use kernelgate::perf::cases::{Built, Case};
 use kernelgate::perf::stats::median_of;
 use kernelgate::perf::stopwatch::{Cache, Flush};
@@ -64,7 +65,7 @@ pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
     let mut ran = 0;
     for case in selected(only)? {
         match case.build(&device)? {
-            Built::Skipped(reason) => println!("skipped {}: {reason}", case.id()),
+            Built::Skipped(reason) => outln!("skipped {}: {reason}", case.id())?,
             Built::Ready(mut workload) => {
                 workload.refresh(1)?;
                 for _ in 0..launch.times {
@@ -74,7 +75,7 @@ pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
                     workload.launch()?;
                 }
                 device.synchronize()?;
-                println!("launched {} times: {}", launch.times, case.id());
+                outln!("launched {} times: {}", launch.times, case.id())?;
                 ran += 1;
             }
         }
@@ -103,14 +104,17 @@ pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Resu
     let device = open()?;
     let session = Session::new(&device, options)?;
     let (mut compared, mut apart) = (0, 0);
-    println!(
+    outln!(
         "{:40} {:>10} {:>10} {:>8}",
-        "case", "ours us", "ncu us", "differ"
-    );
+        "case",
+        "ours us",
+        "ncu us",
+        "differ"
+    )?;
     for case in cases {
         let mut workload = match case.build(&device)? {
             Built::Skipped(reason) => {
-                println!("skipped {}: {reason}", case.id());
+                outln!("skipped {}: {reason}", case.id())?;
                 continue;
             }
             Built::Ready(workload) => workload,
@@ -123,14 +127,14 @@ pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Resu
         let theirs = median_of(durations(ncu, &case)?);
         let difference = 100.0 * (record.time.median / theirs - 1.0);
         let inside = difference.abs() <= ncu.within;
-        println!(
+        outln!(
             "{:40} {:>10.2} {:>10.2} {:>+7.2}%{}",
             case.id(),
             record.time.median,
             theirs,
             difference,
             if inside { "" } else { "  APART" }
-        );
+        )?;
         compared += 1;
         apart += usize::from(!inside);
     }

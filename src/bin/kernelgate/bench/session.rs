@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelgate::device::Device;
+use kernelgate::outln;
 use kernelgate::perf::measure::{Limits, Measured, Plan, measure};
 use kernelgate::perf::peaks::{Peaks, lookup};
 use kernelgate::perf::record::{Place, Record};
@@ -33,7 +34,7 @@ pub struct Session<'d> {
 /// Opens the device and prints what it is.
 pub fn open() -> Result<Device> {
     let device = Device::open()?;
-    println!("{}", device.banner());
+    outln!("{}", device.banner())?;
     Ok(device)
 }
 
@@ -41,7 +42,7 @@ impl<'d> Session<'d> {
     pub fn new(device: &'d Device, options: &Options) -> Result<Session<'d>> {
         let stopwatch = Stopwatch::new(device)?;
         if let Some(reason) = stopwatch.telemetry().absent() {
-            println!("clock, power and throttling are unknown: {reason}");
+            outln!("clock, power and throttling are unknown: {reason}")?;
         }
         let info = device.info();
         let hardware = device.hardware()?;
@@ -77,7 +78,7 @@ impl<'d> Session<'d> {
                 None => session.measured_peaks()?,
             },
         };
-        println!("peaks: {}", session.limits.peaks.source);
+        outln!("peaks: {}", session.limits.peaks.source)?;
         Ok(session)
     }
 

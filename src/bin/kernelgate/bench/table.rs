@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use kernelgate::outln;
+use kernelgate::output::OutputError;
 use kernelgate::perf::compare::{Comparison, Verdict};
 use kernelgate::perf::record::Record;
 use kernelgate::perf::spark::spark;
 
 use super::session::Session;
 
-pub fn print(session: &Session<'_>, records: &[Record], skipped: &[(String, String)]) {
+pub fn print(
+    session: &Session<'_>,
+    records: &[Record],
+    skipped: &[(String, String)],
+) -> Result<(), OutputError> {
     let place = &session.place;
-    println!(
+    outln!(
         "driver {} (CUDA {}), commit {}; {} rounds of {} runs after {} launches; \
          {:.2} us between two events taken off",
         place.conditions.driver,
@@ -20,9 +26,9 @@ pub fn print(session: &Session<'_>, records: &[Record], skipped: &[(String, Stri
         session.plan.runs,
         session.plan.warmup,
         place.event_overhead_us
-    );
+    )?;
     let width = records.iter().map(|r| r.id.len()).max().unwrap_or(4);
-    println!(
+    outln!(
         "{:width$} {:>9} {:>19} {:>6} {:>7} {:>7} {:>6} {:>6} {:>6} {:>5} {:3} {:8} note",
         "case",
         "us",
@@ -36,28 +42,28 @@ pub fn print(session: &Session<'_>, records: &[Record], skipped: &[(String, Stri
         "MHz",
         "P",
         "rounds"
-    );
+    )?;
     let mut notes: BTreeMap<String, usize> = BTreeMap::new();
     for record in records {
         let next = notes.len() + 1;
         let note = *notes.entry(note(record)).or_insert(next);
-        println!("{}", line(record, note, width));
+        outln!("{}", line(record, note, width))?;
         if let Some(failure) = &record.failure {
-            println!("  FAILED: {failure}");
+            outln!("  FAILED: {failure}")?;
         }
         if record.throttle != "none" {
-            println!("  throttled: {}", record.throttle);
+            outln!("  throttled: {}", record.throttle)?;
         }
     }
     let mut notes: Vec<_> = notes.into_iter().collect();
     notes.sort_by_key(|(_, number)| *number);
     for (text, number) in notes {
-        println!("[{number}] {text}");
+        outln!("[{number}] {text}")?;
     }
     for (id, reason) in skipped {
-        println!("skipped {id}: {reason}");
+        outln!("skipped {id}: {reason}")?;
     }
-    beside_copy(records);
+    beside_copy(records)
 }
 
 fn line(r: &Record, note: usize, width: usize) -> String {
@@ -97,7 +103,7 @@ fn note(r: &Record) -> String {
 
 /// The memory-bound kernels against the faster copy of the same size, the driver's or
 /// ours. A sum may pass it: only a copy pays for turning from reads to writes.
-fn beside_copy(records: &[Record]) {
+fn beside_copy(records: &[Record]) -> Result<(), OutputError> {
     let is_copy = |r: &&Record| ["memcpy", "copy"].contains(&r.about.subject.as_str());
     for copy in records.iter().filter(is_copy).filter(|this| {
         !records.iter().filter(is_copy).any(|other| {
@@ -111,28 +117,29 @@ fn beside_copy(records: &[Record]) {
                 && r.about.shape == copy.about.shape
                 && r.cache == copy.cache
         }) {
-            println!(
+            outln!(
                 "{}: {:.1} % of the {:.0} GB/s of {}",
                 other.id,
                 100.0 * other.gbs / copy.gbs,
                 copy.gbs,
                 copy.about.subject
-            );
+            )?;
         }
     }
+    Ok(())
 }
 
-pub fn comparisons(all: &[Comparison]) {
+pub fn comparisons(all: &[Comparison]) -> Result<(), OutputError> {
     let width = all.iter().map(|c| c.case.len()).max().unwrap_or(4);
     for c in all {
-        println!("{:width$} {:12} {}", c.case, c.verdict.name(), c.reason);
+        outln!("{:width$} {:12} {}", c.case, c.verdict.name(), c.reason)?;
     }
     let count = |verdict| all.iter().filter(|c| c.verdict == verdict).count();
-    println!(
+    outln!(
         "{} same, {} faster, {} slower, {} inconclusive",
         count(Verdict::Same),
         count(Verdict::Faster),
         count(Verdict::Slower),
         count(Verdict::Inconclusive)
-    );
+    )
 }

@@ -13,6 +13,7 @@ use kernelgate::gemm::shapes::{self, LADDER_CAP, Sweep};
 use kernelgate::gemm::shrink::shrink;
 use kernelgate::gemm::subject::Subject;
 use kernelgate::lowp::{OutputType, Recipe};
+use kernelgate::{errln, outln};
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -221,9 +222,9 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let cases = arguments.cases()?;
     let device = Device::open()?;
     if arguments.json {
-        eprintln!("{}", device.banner());
+        errln!("{}", device.banner());
     } else {
-        println!("{}", device.banner());
+        outln!("{}", device.banner())?;
     }
     let plant = Plant::load(&device)?;
     let mut limits = Limits::default();
@@ -255,7 +256,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         }
     }
     drop(progress);
-    Ok(summary(arguments, &tally))
+    summary(arguments, &tally)
 }
 
 fn one(
@@ -299,7 +300,7 @@ fn one(
             replay: case.replay(&arguments.subject_of(subject)),
             smallest: smallest.map(|case| case.replay(&arguments.subject_of(subject))),
         };
-        progress.line(&serde_json::to_string(&line)?);
+        progress.line(&serde_json::to_string(&line)?)?;
     } else if outcome.failed() || arguments.verbose || arguments.only.is_some() {
         progress.line(&describe(
             arguments,
@@ -307,7 +308,7 @@ fn one(
             case,
             &outcome,
             smallest.as_ref(),
-        ));
+        ))?;
     }
     Ok(())
 }
@@ -386,7 +387,7 @@ fn describe(
     text
 }
 
-fn summary(arguments: &Arguments, tally: &Tally) -> Exit {
+fn summary(arguments: &Arguments, tally: &Tally) -> Result<Exit> {
     let exit = if tally.failed > 0 {
         Exit::Failed
     } else if tally.passed > 0 {
@@ -405,9 +406,9 @@ fn summary(arguments: &Arguments, tally: &Tally) -> Exit {
         text += "\n  the context was lost to a fault; the cases after it did not run";
     }
     if arguments.json {
-        eprintln!("{text}");
+        errln!("{text}");
     } else {
-        println!("{text}");
+        outln!("{text}")?;
     }
-    exit
+    Ok(exit)
 }

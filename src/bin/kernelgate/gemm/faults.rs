@@ -16,6 +16,7 @@ use kernelgate::gemm::{
     named::named_cases,
     scoreboard::{FalseAlarms, Scoreboard, false_alarms, trials},
 };
+use kernelgate::{errln, out};
 
 use super::progress::Progress;
 use super::subjects::{Found, find};
@@ -97,7 +98,7 @@ impl Arguments {
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     let faults = arguments.faults()?;
     let device = Device::open()?;
-    eprintln!("{}", device.banner());
+    errln!("{}", device.banner());
     let cases = named_cases(arguments.seed, arguments.deep);
     let pairs = cases
         .iter()
@@ -135,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     match &arguments.out {
         Some(path) => std::fs::write(path, text)
             .with_context(|| format!("cannot write {}", path.display()))?,
-        None => print!("{text}"),
+        None => out!("{text}")?,
     }
     let held = if arguments.no_alarms {
         !board.trials.is_empty() && board.missed().is_empty()
@@ -152,7 +153,7 @@ fn alarms(arguments: &Arguments, device: &Device) -> Result<FalseAlarms> {
     for found in &found {
         match found {
             Found::Subject(subject) => subjects.push(subject.as_ref()),
-            Found::Skipped { name, reason } => eprintln!("skipped {name}: {reason}"),
+            Found::Skipped { name, reason } => errln!("skipped {name}: {reason}"),
         }
     }
     let mut cases = shapes::ladder(arguments.seed, LADDER_CAP);

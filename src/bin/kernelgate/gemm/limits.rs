@@ -5,6 +5,7 @@ use clap::Args;
 use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::gemm::limits::{measure, steps, text};
+use kernelgate::{errln, out, outln};
 
 use super::progress::Progress;
 
@@ -34,16 +35,16 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         return Err(UsageError(message).into());
     };
     let device = Device::open()?;
-    eprintln!("{}", device.banner());
+    errln!("{}", device.banner());
     let mut progress = Progress::new(steps());
     let limits = measure(&device, (*m, *n, *k), arguments.seed, |doing| {
         progress.step(doing)
     })?;
     drop(progress);
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&limits)?);
+        outln!("{}", serde_json::to_string_pretty(&limits)?)?;
     } else {
-        print!("{}", text(&limits));
+        out!("{}", text(&limits))?;
     }
     Ok(Exit::Held)
 }

@@ -1,5 +1,7 @@
 //! A progress bar on stderr that shows itself only when a run is not short.
 
+use kernelgate::outln;
+use kernelgate::output::OutputError;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -35,8 +37,8 @@ impl Progress {
     }
 
     /// Prints a line above the bar.
-    pub fn line(&self, text: &str) {
-        self.bar.suspend(|| println!("{text}"));
+    pub fn line(&self, text: &str) -> Result<(), OutputError> {
+        self.bar.suspend(|| outln!("{text}"))
     }
 }
 

@@ -15,7 +15,9 @@ use std::process::ExitCode;
 
 use kernelgate::device::choice::Request;
 use kernelgate::device::{DeviceError, probe_nvidia};
-use kernelgate::exit::{Exit, UsageError};
+use kernelgate::errln;
+use kernelgate::exit::{self, UsageError};
+use kernelgate::output;
 
 use crate::programs::COMPUTE_SANITIZER;
 use outcome::Outcome;
@@ -56,18 +58,16 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Ok(outcome) => {
             let (code, note) = outcome.exit(arguments.rules());
             if let Some(note) = note {
-                eprintln!("kernelgate sanitize: {note}");
+                errln!("kernelgate sanitize: {note}");
             }
             ExitCode::from(code)
         }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            Exit::of(&error).into()
-        }
+        Err(error) => exit::report(&error, arguments.json),
     }
 }
 
 fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    output::require_open()?;
     let tool = arguments.tool()?;
     match backend()? {
         Backend::Vendor(file) => {
@@ -78,11 +78,11 @@ fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
                         .into(),
                 ));
             }
-            eprintln!("kernelgate sanitize: running NVIDIA's {}", file.display());
+            errln!("kernelgate sanitize: running NVIDIA's {}", file.display());
             vendor::run(&file, arguments)
         }
         Backend::Ours(why) => {
-            eprintln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, {why}");
+            errln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, {why}");
             ours::run(arguments)
         }
     }

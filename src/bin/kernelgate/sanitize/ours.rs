@@ -9,6 +9,7 @@ use anyhow::Context;
 use cuda::check::config;
 use cuda::check::report::Status;
 use kernelgate::device::choice;
+use kernelgate::out;
 
 use super::flags::Arguments;
 use super::outcome::{Outcome, code_of};
@@ -90,7 +91,7 @@ fn print_findings(saved: &str, exchange: &Path) -> anyhow::Result<()> {
         files.push(saved.into());
     }
     for file in files {
-        print!("{}", std::fs::read_to_string(&file).unwrap_or_default());
+        out!("{}", std::fs::read_to_string(&file).unwrap_or_default())?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use super::flags::Arguments;
 use super::outcome::{Outcome, code_of};
 use anyhow::Context;
+use kernelgate::output::OutputError;
 
 /// Runs the tool, passes its output on, and looks for the SUMMARY line.
 pub fn run(tool: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -59,7 +60,7 @@ impl Seen {
 }
 
 /// Copies byte by byte as it comes, so that a progress line is not held back.
-fn pass_on(mut from: impl Read, mut to: impl Write) -> std::io::Result<Seen> {
+fn pass_on(mut from: impl Read, mut to: impl Write) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
     let mut line = Vec::new();
     let mut chunk = [0u8; 4096];
@@ -68,10 +69,11 @@ fn pass_on(mut from: impl Read, mut to: impl Write) -> std::io::Result<Seen> {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error).context("reading what the tool prints"),
         };
-        to.write_all(&chunk[..read])?;
-        to.flush()?;
+        to.write_all(&chunk[..read])
+            .and_then(|()| to.flush())
+            .map_err(OutputError::from)?;
         for &byte in &chunk[..read] {
             if byte == b'\n' {
                 seen = seen.or(Seen::in_line(&line));
