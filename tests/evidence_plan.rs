@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kernelgate::evidence::plan::STEPS;
+use kernelgate::evidence::lessons::STEPS;
 
 const PAGES: [&str; 4] = [
     "README.md",
@@ -36,7 +36,7 @@ fn every_command_of_the_lesson_pages_is_in_the_plan() {
             }
             assert!(
                 planned.contains(&command),
-                "{page} shows `{command}`, which is in no step of src/evidence/plan.rs"
+                "{page} shows `{command}`, which is in no step of src/evidence/lessons.rs"
             );
             sanitized += usize::from(command.contains(" sanitize "));
         }

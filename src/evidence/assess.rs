@@ -1,12 +1,16 @@
 //! A run against the plan.
 
-use super::plan::Step;
+use super::kept::Kept;
+use super::plan::{Compare, Step};
 use super::report::Report;
 use super::run::Ran;
 
 /// Everything that is wrong with a run; empty when it did what the plan says.
 pub fn problems(step: &Step, ran: &Ran) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut problems = match step.compare {
+        Compare::Lines(patterns) => uncompared(patterns, &ran.output),
+        Compare::Whole => Vec::new(),
+    };
     let mut differ = |what: &str, want: String, got: String| {
         if want != got {
             problems.push(format!("{what}: expected {want}, found {got}"));
@@ -80,10 +84,23 @@ pub fn problems(step: &Step, ran: &Ran) -> Vec<String> {
     problems
 }
 
+/// Patterns that no line of the output matches: nothing could be compared.
+fn uncompared(patterns: &'static [&'static str], output: &str) -> Vec<String> {
+    match Kept::of(patterns, output) {
+        Ok(kept) => kept
+            .unmatched
+            .iter()
+            .map(|pattern| format!("no line matches `{pattern}`, so the run proves nothing"))
+            .collect(),
+        Err(error) => vec![format!("{error:#}")],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::plan::{Expected, STEPS};
+    use crate::evidence::lessons::STEPS;
+    use crate::evidence::plan::Expected;
     use crate::evidence::report::tests::SAMPLE;
 
     fn step() -> Step {

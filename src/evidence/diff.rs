@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::lessons::{BUFFER, CLEAN, SHIPPED};
 use super::normalise::{Normal, missing};
-use super::plan::{BUFFER, CLEAN, SHIPPED};
 use super::report::Report;
 use super::transcript::Transcript;
 

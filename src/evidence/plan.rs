@@ -1,8 +1,52 @@
-//! The documented commands and what each of them must do.
+//! Documented commands and what each of them must do.
 //!
-//! The same table drives `record`, which refuses to keep a run that does something
-//! else, and `verify`. The counts are those of compute-sanitizer on an H200; the
-//! CPU driver is held to the same.
+//! The same tables drive `record`, which refuses to keep a run that does something
+//! else, and `verify`.
+
+use clap::ValueEnum;
+
+use super::{lessons, measured};
+
+/// Seconds that a command of the lessons may take: none needs a tenth of it.
+const LIMIT_S: u64 = 300;
+
+/// A set of documented commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plan {
+    /// The lesson programs, bare and under a sanitizer.
+    Lessons,
+    /// GEMM: correct kernels, planted faults, promotion.
+    Gemm,
+    /// Times, A/A runs, planted slowdowns, Nsight Compute.
+    Bench,
+    /// Mixture of experts on two ranks.
+    Moe,
+}
+
+impl Plan {
+    pub const ALL: [Plan; 4] = [Plan::Lessons, Plan::Gemm, Plan::Bench, Plan::Moe];
+
+    /// The commands, in the order in which they run.
+    pub const fn steps(self) -> &'static [Step] {
+        match self {
+            Plan::Lessons => lessons::STEPS,
+            Plan::Gemm => measured::GEMM,
+            Plan::Bench => measured::BENCH,
+            Plan::Moe => measured::MOE,
+        }
+    }
+
+    /// The folder of its transcripts below a device's; the lessons lie in the
+    /// device's own.
+    pub const fn folder(self) -> Option<&'static str> {
+        match self {
+            Plan::Lessons => None,
+            Plan::Gemm => Some("gemm"),
+            Plan::Bench => Some("bench"),
+            Plan::Moe => Some("moe"),
+        }
+    }
+}
 
 /// One documented command.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +65,37 @@ pub struct Step {
     pub report: Option<Expected>,
     /// The exit code is a claim of the lesson: `--repeat` runs this one many times.
     pub repeated: bool,
+    /// What another run must print again.
+    pub compare: Compare,
+    /// Where the command can run.
+    pub needs: Needs,
+    /// Seconds after which it is ended, and has failed.
+    pub limit_s: u64,
+    /// Files that it writes, kept beside the transcript.
+    pub files: &'static [&'static str],
+    /// Started once for each set of variables, all at the same time, as torchrun,
+    /// mpirun or srun would; empty: once, with none. `$TOKEN` and `$PORT` stand for
+    /// a secret and a free port of the run.
+    pub ranks: &'static [&'static [(&'static str, &'static str)]],
+}
+
+/// What of an output another run must print again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// Every line, addresses and times apart.
+    Whole,
+    /// The lines that one of these patterns matches, by what its groups capture: the
+    /// verdicts and counts of a command that also prints times. Each pattern must
+    /// match at least one line, or the run proves nothing.
+    Lines(&'static [&'static str]),
+}
+
+/// Where a command can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Anything,
+    Gpu,
+    CpuDriver,
 }
 
 /// Counts in a sanitizer's report. A count that is not named must be zero.
@@ -41,232 +116,29 @@ pub struct Expected {
     pub leaks: Option<(u64, u64)>,
 }
 
-const NOTHING: Expected = Expected {
-    errors: 0,
-    global_reads: 0,
-    global_writes: 0,
-    shared_writes: 0,
-    api_errors: 0,
-    leaks: None,
-};
-
-const NO_LEAK: Expected = Expected {
-    leaks: Some((0, 0)),
-    ..NOTHING
-};
-
-const KERNEL: &str = "--destroy-on-device-error";
-
-const fn bare(name: &'static str, program: &'static str) -> Step {
-    Step {
-        name,
-        program,
-        arguments: &[],
-        sanitizer: None,
-        exit: 0,
-        report: None,
-        repeated: false,
-    }
-}
-
-const fn sanitized(
-    name: &'static str,
-    program: &'static str,
-    flags: &'static [&'static str],
-    exit: u8,
-    report: Expected,
-) -> Step {
-    Step {
-        sanitizer: Some(flags),
-        exit,
-        report: Some(report),
-        ..bare(name, program)
-    }
-}
-
-const fn gate(step: Step, arguments: &'static [&'static str]) -> Step {
-    Step {
-        arguments,
-        repeated: true,
-        ..step
-    }
-}
-
-const fn fixed(name: &'static str, flags: &'static [&'static str]) -> Step {
-    gate(sanitized(name, "ci_gate", flags, 0, NOTHING), &["--fixed"])
-}
-
-const STRAY_WRITE: Expected = Expected {
-    errors: 1,
-    global_writes: 1,
-    ..NOTHING
-};
-
-/// The context goes with the write, so the next synchronise fails too.
-const STRAY_WRITE_AND_FALLOUT: Expected = Expected {
-    errors: 2,
-    api_errors: 1,
-    ..STRAY_WRITE
-};
-
-const READ_AND_FALLOUT: Expected = Expected {
-    errors: 2,
-    global_reads: 1,
-    api_errors: 1,
-    ..NOTHING
-};
-
-/// One read, and one shared write in each of 25 blocks.
-const BOTH_KERNELS: Expected = Expected {
-    errors: 26,
-    global_reads: 1,
-    shared_writes: 25,
-    ..NOTHING
-};
-
-/// The name of the shipped build's transcript that `diff` reads.
-pub const SHIPPED: &str = "memory_bugs-kernel-mode-leaks";
-/// The name of the clean build's transcript that `diff` reads.
-pub const CLEAN: &str = "memory_bugs_clean-kernel-mode-leaks";
-/// Bytes of one buffer of `memory_bugs`.
-pub const BUFFER: u64 = 24_604;
-
-/// Every documented command, in the order of the lessons.
-pub const STEPS: &[Step] = &[
-    bare("testing", "testing"),
-    // A wrong kernel that is memory-clean.
-    sanitized(
-        "testing-memcheck-leaks",
-        "testing",
-        &["--leak-check", "full", "--error-exitcode", "1"],
-        0,
-        NO_LEAK,
-    ),
-    bare("testing_starter", "testing_starter"),
-    gate(bare("ci_gate", "ci_gate"), &[]),
-    gate(
-        sanitized(
-            "ci_gate-kernel-mode",
-            "ci_gate",
-            &[KERNEL, "kernel"],
-            0,
-            STRAY_WRITE,
-        ),
-        &[],
-    ),
-    gate(
-        sanitized(
-            "ci_gate-kernel-mode-exitcode",
-            "ci_gate",
-            &[KERNEL, "kernel", "--error-exitcode", "1"],
-            1,
-            STRAY_WRITE,
-        ),
-        &[],
-    ),
-    gate(
-        sanitized(
-            "ci_gate-defaults",
-            "ci_gate",
-            &[],
-            1,
-            STRAY_WRITE_AND_FALLOUT,
-        ),
-        &[],
-    ),
-    gate(bare("ci_gate-fixed", "ci_gate"), &["--fixed"]),
-    fixed("ci_gate-fixed-kernel-mode", &[KERNEL, "kernel"]),
-    fixed(
-        "ci_gate-fixed-kernel-mode-exitcode",
-        &[KERNEL, "kernel", "--error-exitcode", "1"],
-    ),
-    fixed("ci_gate-fixed-defaults", &[]),
-    Step {
-        report: Some(NO_LEAK),
-        ..fixed(
-            "ci_gate-fixed-leaks",
-            &["--leak-check", "full", "--error-exitcode", "1"],
-        )
-    },
-    bare("memory_bugs", "memory_bugs"),
-    sanitized(
-        "memory_bugs-defaults",
-        "memory_bugs",
-        &[],
-        1,
-        READ_AND_FALLOUT,
-    ),
-    sanitized(
-        "memory_bugs-kernel-mode",
-        "memory_bugs",
-        &[KERNEL, "kernel"],
-        1,
-        BOTH_KERNELS,
-    ),
-    sanitized(
-        SHIPPED,
-        "memory_bugs",
-        &[KERNEL, "kernel", "--leak-check", "full"],
-        1,
-        Expected {
-            errors: 27,
-            leaks: Some((1, BUFFER)),
-            ..BOTH_KERNELS
-        },
-    ),
-    // The exercise: the context is lost at the first bug, so three live buffers
-    // are reported as leaks beside the read and the failed synchronise.
-    sanitized(
-        "memory_bugs-exercise",
-        "memory_bugs",
-        &["--leak-check", "full", "--error-exitcode", "1"],
-        1,
-        Expected {
-            errors: 5,
-            leaks: Some((3, 3 * BUFFER)),
-            ..READ_AND_FALLOUT
-        },
-    ),
-    bare("memory_bugs_clean", "memory_bugs_clean"),
-    sanitized(
-        "memory_bugs_clean-leaks",
-        "memory_bugs_clean",
-        &["--leak-check", "full", "--error-exitcode", "1"],
-        0,
-        NO_LEAK,
-    ),
-    sanitized(
-        CLEAN,
-        "memory_bugs_clean",
-        &[KERNEL, "kernel", "--leak-check", "full"],
-        0,
-        NO_LEAK,
-    ),
-    // None of the other three tools sees these bugs.
-    sanitized(
-        "memory_bugs-racecheck",
-        "memory_bugs",
-        &["--tool", "racecheck"],
-        0,
-        NOTHING,
-    ),
-    sanitized(
-        "memory_bugs-initcheck",
-        "memory_bugs",
-        &["--tool", "initcheck"],
-        0,
-        NOTHING,
-    ),
-    sanitized(
-        "memory_bugs-synccheck",
-        "memory_bugs",
-        &["--tool", "synccheck"],
-        0,
-        NOTHING,
-    ),
-];
-
 impl Step {
+    /// A program without a sanitizer that must end with 0 and print the same again.
+    pub const fn bare(
+        name: &'static str,
+        program: &'static str,
+        arguments: &'static [&'static str],
+    ) -> Step {
+        Step {
+            name,
+            program,
+            arguments,
+            sanitizer: None,
+            exit: 0,
+            report: None,
+            repeated: false,
+            compare: Compare::Whole,
+            needs: Needs::Anything,
+            limit_s: LIMIT_S,
+            files: &[],
+            ranks: &[],
+        }
+    }
+
     /// The command as the documentation writes it. `--bin-dir` stands in for
     /// `target/release` when it is run.
     pub fn command(&self) -> String {
@@ -279,7 +151,22 @@ impl Step {
         }
         words.push(&program);
         words.extend(self.arguments);
-        words.join(" ")
+        let command = words.join(" ");
+        let started: Vec<String> = self
+            .ranks
+            .iter()
+            .map(|variables| {
+                let set: Vec<String> = variables
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                format!("{} {command} & ", set.join(" "))
+            })
+            .collect();
+        match started.as_slice() {
+            [] => command,
+            _ => started.concat() + "wait",
+        }
     }
 
     /// The sanitizer's tool, for a sanitized run.
@@ -295,56 +182,43 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    #[test]
-    fn names_and_commands_are_unique() {
-        let names: BTreeSet<_> = STEPS.iter().map(|s| s.name).collect();
-        let commands: BTreeSet<_> = STEPS.iter().map(Step::command).collect();
-        assert_eq!(names.len(), STEPS.len());
-        assert_eq!(commands.len(), STEPS.len());
-        assert!(names.contains(SHIPPED) && names.contains(CLEAN));
+    fn all() -> impl Iterator<Item = &'static Step> {
+        Plan::ALL.into_iter().flat_map(Plan::steps)
     }
 
     #[test]
-    fn each_sanitized_step_expects_a_report_whose_parts_add_up() {
-        for step in STEPS {
-            assert_eq!(
-                step.sanitizer.is_some(),
-                step.report.is_some(),
-                "{}",
-                step.name
-            );
-            let Some(expected) = step.report else {
-                continue;
-            };
-            let leaks = expected.leaks.map_or(0, |(count, _)| count);
-            let parts = expected.global_reads
-                + expected.global_writes
-                + expected.shared_writes
-                + expected.api_errors
-                + leaks;
-            assert_eq!(parts, expected.errors, "{}", step.name);
-            let asked = step.sanitizer.unwrap_or_default().contains(&"--leak-check");
-            assert_eq!(expected.leaks.is_some(), asked, "{}", step.name);
+    fn names_and_commands_are_unique_in_a_plan() {
+        for plan in Plan::ALL {
+            let steps = plan.steps();
+            let names: BTreeSet<_> = steps.iter().map(|s| s.name).collect();
+            let commands: BTreeSet<_> = steps.iter().map(Step::command).collect();
+            assert_eq!(names.len(), steps.len(), "{plan:?}");
+            assert_eq!(commands.len(), steps.len(), "{plan:?}");
         }
     }
 
-    /// The exit rule: the flag's code with findings, the program's own otherwise.
     #[test]
-    fn exit_codes_follow_the_rule_for_error_exitcode() {
-        for step in STEPS {
-            let flags = step.sanitizer.unwrap_or_default();
-            if flags.contains(&"--error-exitcode") {
-                let found = step.report.unwrap().errors > 0;
-                assert_eq!(step.exit, u8::from(found), "{}", step.name);
+    fn a_step_with_ranks_shows_each_of_them() {
+        let step = Step {
+            ranks: &[&[("RANK", "0")], &[("RANK", "1"), ("MASTER_PORT", "$PORT")]],
+            ..Step::bare("x", "kernelgate", &["moe", "check"])
+        };
+        assert_eq!(
+            step.command(),
+            "RANK=0 target/release/kernelgate moe check & \
+             RANK=1 MASTER_PORT=$PORT target/release/kernelgate moe check & wait"
+        );
+    }
+
+    #[test]
+    fn every_pattern_is_a_regular_expression() {
+        for step in all() {
+            if let Compare::Lines(patterns) = step.compare {
+                assert!(!patterns.is_empty(), "{}", step.name);
+                for pattern in patterns {
+                    assert!(regex_lite::Regex::new(pattern).is_ok(), "{pattern}");
+                }
             }
         }
-    }
-
-    #[test]
-    fn the_tool_is_read_from_the_flags() {
-        let tool = |name| STEPS.iter().find(|s| s.name == name).unwrap().tool();
-        assert_eq!(tool("testing"), None);
-        assert_eq!(tool("ci_gate-defaults"), Some("memcheck"));
-        assert_eq!(tool("memory_bugs-initcheck"), Some("initcheck"));
     }
 }

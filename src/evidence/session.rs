@@ -6,13 +6,19 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::assess::problems;
+use super::kept::Kept;
 use super::normalise::Normal;
-use super::plan::{STEPS, Step};
-use super::run::{self, Ran};
+use super::plan::{Compare, Needs, Plan, Step};
+use super::run::{self, Place, Ran};
 use super::transcript::Transcript;
 
 /// What both directions need.
 pub struct Session<'a> {
+    /// Which commands.
+    pub plan: Plan,
+    /// Where steps that write files run, one after the other: a later one may read
+    /// what an earlier one wrote. `None` for the lessons, which write none.
+    pub work: Option<&'a Path>,
     /// Folder with every binary.
     pub bin_dir: &'a Path,
     /// `evidence`, the folder above the devices' folders.
@@ -113,9 +119,13 @@ fn nvidia_version() -> String {
 }
 
 impl Session<'_> {
-    /// The folder of `machine`'s transcripts.
+    /// The folder of the plan's transcripts of `machine`.
     pub fn folder(&self, machine: &Machine) -> PathBuf {
-        self.evidence.join(machine.folder())
+        let device = self.evidence.join(machine.folder());
+        match self.plan.folder() {
+            Some(plan) => device.join(plan),
+            None => device,
+        }
     }
 
     /// The steps of the plan that were asked for.
@@ -123,25 +133,26 @@ impl Session<'_> {
     /// # Errors
     /// A name that is in no step: a misspelt one would otherwise check nothing.
     pub fn steps(&self) -> anyhow::Result<Vec<&'static Step>> {
+        let steps = self.plan.steps();
         for name in self.only {
             ensure!(
-                STEPS.iter().any(|step| step.name == name),
+                steps.iter().any(|step| step.name == name),
                 "there is no step `{name}`; the steps are {}",
-                STEPS.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+                steps.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
             );
         }
         let wanted =
             |step: &&Step| self.only.is_empty() || self.only.iter().any(|n| n == step.name);
-        Ok(STEPS.iter().filter(wanted).collect())
+        Ok(steps.iter().filter(wanted).collect())
     }
 
     /// Runs a step and keeps its transcript if it did what the plan says. The
     /// output of one that did not goes to `rejected/`, which is no evidence.
     pub fn record(&self, step: &Step, machine: &Machine, commit: &str) -> anyhow::Result<Outcome> {
-        if let Some(reason) = self.lacks_tool(step) {
+        if let Some(reason) = self.cannot_run(step, machine) {
             return Ok(Outcome::Skipped(reason));
         }
-        let (ran, problems) = self.run(step)?;
+        let (ran, mut problems) = self.run(step, Some(commit))?;
         let transcript = Transcript {
             command: step.command(),
             exit: ran.exit,
@@ -159,6 +170,9 @@ impl Session<'_> {
         let folder = self.folder(machine);
         let rejected = folder.join("rejected");
         if problems.is_empty() {
+            problems = self.keep_files(step, &folder)?;
+        }
+        if problems.is_empty() {
             transcript.write(&folder, step.name)?;
             // An earlier failure is settled; the folder goes with its last file.
             let _ = std::fs::remove_file(rejected.join(format!("{}.txt", step.name)));
@@ -171,7 +185,7 @@ impl Session<'_> {
 
     /// Runs a step again and compares it with the plan and with its transcript.
     pub fn verify(&self, step: &Step, machine: &Machine) -> anyhow::Result<Outcome> {
-        if let Some(reason) = self.lacks_tool(step) {
+        if let Some(reason) = self.cannot_run(step, machine) {
             let file = self.folder(machine).join(format!("{}.txt", step.name));
             return Ok(match file.exists() {
                 true => Outcome::Bad(vec![format!("there is a transcript, but {reason}")]),
@@ -182,8 +196,8 @@ impl Session<'_> {
             Ok(recorded) => recorded,
             Err(error) => return Ok(Outcome::Bad(vec![format!("{error:#}")])),
         };
-        let (ran, mut bad) = self.run(step)?;
-        bad.extend(against_record(step, &recorded, &ran));
+        let (ran, mut bad) = self.run(step, None)?;
+        bad.extend(against_record(step, &recorded, &ran)?);
         Ok(if bad.is_empty() {
             Outcome::Good
         } else {
@@ -191,7 +205,7 @@ impl Session<'_> {
         })
     }
 
-    /// Transcripts that no step of the plan explains.
+    /// Files that no step of the plan explains.
     pub fn strangers(&self, machine: &Machine) -> anyhow::Result<Vec<String>> {
         let folder = self.folder(machine);
         let mut strangers = Vec::new();
@@ -199,13 +213,7 @@ impl Session<'_> {
             .with_context(|| format!("no evidence folder {}", folder.display()))?
         {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            // Measurements, which no plan compares, and scoreboards that their own
-            // commands judge.
-            let known = ["bench", "gemm", "moe", "README.md"].contains(&name.as_str())
-                || name
-                    .strip_suffix(".txt")
-                    .is_some_and(|stem| STEPS.iter().any(|step| step.name == stem));
-            if !known {
+            if !self.explains(&name) {
                 strangers.push(name);
             }
         }
@@ -213,7 +221,40 @@ impl Session<'_> {
         Ok(strangers)
     }
 
-    fn lacks_tool(&self, step: &Step) -> Option<String> {
+    /// A transcript, a file that a step writes or its folder; beside the lessons, the
+    /// folder of another plan.
+    fn explains(&self, name: &str) -> bool {
+        let first = |file: &str| file.split('/').next() == Some(name);
+        let mut steps = self.plan.steps().iter();
+        steps.any(|step| {
+            name.strip_suffix(".txt") == Some(step.name) || step.files.iter().any(|f| first(f))
+        }) || (self.plan == Plan::Lessons && Plan::ALL.iter().any(|p| p.folder() == Some(name)))
+    }
+
+    /// Copies what the step wrote beside its transcript; what is missing, in words.
+    fn keep_files(&self, step: &Step, folder: &Path) -> anyhow::Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for file in step.files {
+            let from = self.work.unwrap_or(Path::new("")).join(file);
+            if !std::fs::metadata(&from).is_ok_and(|found| found.len() > 0) {
+                missing.push(format!("it did not write {file}"));
+                continue;
+            }
+            let to = folder.join(file);
+            std::fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+            std::fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+        Ok(missing)
+    }
+
+    /// Why this machine cannot run the step.
+    fn cannot_run(&self, step: &Step, machine: &Machine) -> Option<String> {
+        let cpu = machine.driver == "cpu";
+        match step.needs {
+            Needs::Gpu if cpu => return Some("it needs a GPU".into()),
+            Needs::CpuDriver if !cpu => return Some("it is the CPU driver's".into()),
+            _ => {}
+        }
         let tool = step.tool().filter(|tool| !(self.has_tool)(tool))?;
         Some(format!("the sanitizer here has no {tool} yet"))
     }
@@ -223,13 +264,18 @@ impl Session<'_> {
     }
 
     /// The last run, and the problems of all runs.
-    fn run(&self, step: &Step) -> anyhow::Result<(Ran, Vec<String>)> {
+    fn run(&self, step: &Step, commit: Option<&str>) -> anyhow::Result<(Ran, Vec<String>)> {
+        let place = Place {
+            bin_dir: self.bin_dir,
+            folder: self.work,
+            commit,
+        };
         let runs = self.runs(step);
         let mut bad = Vec::new();
-        let mut ran = run::step(step, self.bin_dir)?;
+        let mut ran = run::step(step, &place)?;
         for number in 1..=runs {
             if number > 1 {
-                ran = run::step(step, self.bin_dir)?;
+                ran = run::step(step, &place)?;
             }
             let found = problems(step, &ran);
             if !found.is_empty() {
@@ -245,7 +291,7 @@ impl Session<'_> {
 }
 
 /// What differs between a transcript and a run of the same step.
-fn against_record(step: &Step, recorded: &Transcript, ran: &Ran) -> Vec<String> {
+fn against_record(step: &Step, recorded: &Transcript, ran: &Ran) -> anyhow::Result<Vec<String>> {
     let mut bad = Vec::new();
     if recorded.command != step.command() {
         bad.push(format!(
@@ -260,8 +306,14 @@ fn against_record(step: &Step, recorded: &Transcript, ran: &Ran) -> Vec<String> 
             recorded.exit, ran.exit
         ));
     }
-    bad.extend(Normal::of(&recorded.output).differences(&Normal::of(&ran.output)));
-    bad
+    bad.extend(match step.compare {
+        Compare::Whole => Normal::of(&recorded.output).differences(&Normal::of(&ran.output)),
+        Compare::Lines(patterns) => {
+            let recorded = Kept::of(patterns, &recorded.output)?;
+            recorded.differences(&Kept::of(patterns, &ran.output)?)
+        }
+    });
+    Ok(bad)
 }
 
 #[cfg(test)]
@@ -316,6 +368,8 @@ mod tests {
 
         fn session<'a>(&'a self, only: &'a [String]) -> Session<'a> {
             Session {
+                plan: Plan::Lessons,
+                work: None,
                 bin_dir: self.bins.path(),
                 evidence: self.evidence.path(),
                 repeat: 3,
@@ -327,7 +381,8 @@ mod tests {
     }
 
     fn step(name: &str) -> &'static Step {
-        STEPS.iter().find(|step| step.name == name).unwrap()
+        let mut steps = Plan::ALL.into_iter().flat_map(Plan::steps);
+        steps.find(|step| step.name == name).unwrap()
     }
 
     #[test]
@@ -406,6 +461,68 @@ mod tests {
             .record(step("memory_bugs-racecheck"), &machine, "abc")
             .unwrap();
         assert!(matches!(outcome, Outcome::Skipped(reason) if reason.contains("racecheck")));
+    }
+
+    /// A plan of commands that print times, with a script in place of `kernelgate`.
+    #[test]
+    fn a_changed_verdict_fails_where_times_differ_and_files_are_kept() {
+        let stage = Stage::new("", 0);
+        let work = tempfile::tempdir().unwrap();
+        let session = Session {
+            plan: Plan::Bench,
+            work: Some(work.path()),
+            ..stage.session(&[])
+        };
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        let record = |step| session.record(step, &machine, "abc").unwrap();
+        let verify = |step| session.verify(step, &machine).unwrap();
+
+        let inject = step("inject");
+        let prints = |three: &str, time: &str| {
+            stage.script(
+                "kernelgate",
+                &format!(
+                    "echo 'sum with 3 % more work: {three}, +{time} %'; \
+                     echo 'sum with 0.3 % more work: SAME, within {time} %'"
+                ),
+            );
+        };
+        prints("SLOWER", "3.01");
+        assert_eq!(record(inject), Outcome::Good);
+        let folder = session.folder(&machine);
+        assert!(folder.ends_with("stage/bench"), "{}", folder.display());
+        prints("SLOWER", "2.97");
+        assert_eq!(verify(inject), Outcome::Good);
+        prints("SAME", "3.01");
+        assert!(matches!(verify(inject), Outcome::Bad(_)));
+
+        let bench = step("bench");
+        let line = "echo 'sum/stream/1GiB/cold  502.24  502.00-502.40  0.1%'";
+        stage.script("kernelgate", line);
+        let Outcome::Bad(problems) = record(bench) else {
+            panic!("its files are missing");
+        };
+        assert_eq!(problems.len(), bench.files.len(), "{problems:?}");
+        let writes = "mkdir -p plots baselines; for f in bench.jsonl bench.html \
+             plots/roofline.svg plots/time-gemm.svg plots/time-stream.svg \
+             baselines/recorded.json; do echo $KERNELGATE_COMMIT > $f; done";
+        stage.script("kernelgate", &format!("{line}; {writes}"));
+        assert_eq!(record(bench), Outcome::Good);
+        let kept = std::fs::read_to_string(folder.join("plots/roofline.svg")).unwrap();
+        assert_eq!(kept, "abc\n");
+        assert!(session.strangers(&machine).unwrap().is_empty());
+        std::fs::write(folder.join("notes.txt"), "by hand").unwrap();
+        assert_eq!(session.strangers(&machine).unwrap(), ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_step_for_another_driver_is_skipped_and_says_so() {
+        let stage = Stage::new("", 0);
+        let session = stage.session(&[]);
+        for (driver, name) in [("cpu", "huge"), ("nvidia", "cpu-driver-speed")] {
+            let outcome = session.record(step(name), &machine("X", driver), "abc");
+            assert!(matches!(outcome, Ok(Outcome::Skipped(_))), "{outcome:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use kernelgate::evidence::diff;
-use kernelgate::evidence::plan::Step;
+use kernelgate::evidence::plan::{Plan, Step};
 use kernelgate::evidence::session::{Machine, Outcome, Session};
 use kernelgate::exit::Exit;
 use kernelgate::outln;
@@ -56,6 +56,9 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Common {
+    /// Which commands.
+    #[arg(long, value_enum, default_value = "lessons")]
+    plan: Plan,
     /// Folder with every binary: testing, ci_gate, memory_bugs, memory_bugs_clean,
     /// kernelgate.
     #[arg(long)]
@@ -113,7 +116,10 @@ fn with_session<T>(
     body: impl FnOnce(&Session, &Machine) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let backend = sanitize::backend()?;
+    let work = tempfile::tempdir()?;
     let session = Session {
+        plan: common.plan,
+        work: (common.plan != Plan::Lessons).then(|| work.path()),
         bin_dir: &common.bin_dir,
         evidence,
         repeat: common.repeat,
