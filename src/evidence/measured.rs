@@ -397,9 +397,16 @@ mod tests {
     use crate::evidence::kept::Kept;
     use crate::evidence::run::Ran;
 
-    /// Outputs in the commands' own format, with the edits that a second run must not
-    /// get away with.
-    const SAMPLES: &[(&[Step], &str, &str, &[(&str, &str)])] = &[
+    /// Plan, step, an output in the command's own format, and the edits that a second
+    /// run must not get away with.
+    type Sample = (
+        &'static [Step],
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+    );
+
+    const SAMPLES: &[Sample] = &[
         (
             GEMM,
             "scoreboard",
