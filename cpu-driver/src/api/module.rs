@@ -15,7 +15,9 @@ use super::link::SEPARATOR;
 use crate::machine::memory::{AllocationKind, Request};
 use crate::profile::Profile;
 use crate::program::{GlobalDef, Kernel, LoadError, Program};
+use crate::ptx::ErrorKind;
 use crate::ptx::ast::FunctionKind;
+use crate::ptx::check::check;
 
 /// PTX that was parsed and linked but belongs to no context yet.
 pub struct Prepared {
@@ -43,25 +45,34 @@ pub struct Module {
 
 pub static MODULES: Registry<Module> = Registry::new();
 
-/// Parses one PTX text and checks its target. A failure leaves a line in the log.
+/// Parses one PTX text and checks its version, its names and its target. A
+/// failure leaves a line in the log.
 ///
 /// # Errors
-/// `INVALID_PTX`
+/// `UNSUPPORTED_PTX_VERSION` for an ISA that there never was, `INVALID_PTX`.
 pub fn check_text(
     text: &str,
     profile: &Profile,
     log: &mut Options,
 ) -> Result<crate::ptx::ast::Module, Code> {
+    let mut refused = |place: &str, message: &str, code| {
+        log.error(&format!("ptx input{place}: error: {message}"));
+        code
+    };
     let module = crate::ptx::parse(text).map_err(|error| {
-        log.error(&format!(
-            "ptx input, line {}, column {}: error: {}",
-            error.line, error.column, error.message
-        ));
-        Code::INVALID_PTX
+        let place = format!(", line {}, column {}", error.line, error.column);
+        let code = match error.kind {
+            ErrorKind::Syntax => Code::INVALID_PTX,
+            ErrorKind::Version => Code::UNSUPPORTED_PTX_VERSION,
+        };
+        refused(&place, &error.message, code)
     })?;
-    profile.accepts(&module.target).map_err(|error| {
-        log.error(&format!("ptx input: error: {error}"));
-        Code::INVALID_PTX
+    profile
+        .accepts(&module.target)
+        .map_err(|error| refused("", &error.to_string(), Code::INVALID_PTX))?;
+    check(&module).map_err(|error| {
+        let place = format!(", line {}", error.line);
+        refused(&place, &error.message, Code::INVALID_PTX)
     })?;
     Ok(module)
 }

@@ -126,7 +126,7 @@ impl<'m> Workspace<'m> {
             }),
             Err(error) => Err(Fault::Unsupported {
                 site: Site::default(),
-                message: format!("no device memory for the barrier of the grid: {error:?}"),
+                message: format!("no device memory for the barrier of the grid: {error}"),
             }),
         }
     }

@@ -58,6 +58,18 @@ pub enum Class {
     Quad,
 }
 
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Class::None => "absent",
+            Class::Predicate => "predicate",
+            Class::Word => "32-bit",
+            Class::Long => "64-bit",
+            Class::Quad => "128-bit",
+        })
+    }
+}
+
 impl Class {
     /// Bytes that one register takes in a frame.
     pub const fn bytes(self) -> u32 {

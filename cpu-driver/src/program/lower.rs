@@ -186,7 +186,7 @@ impl Lowering<'_> {
     fn block(&mut self, statements: &[Statement]) {
         self.scopes.push(HashMap::new());
         for statement in statements {
-            if let Statement::Label(name) = statement {
+            if let Statement::Label { name, .. } = statement {
                 let label = self.new_label();
                 self.define(name, Symbol::Label(label));
             }
@@ -200,7 +200,7 @@ impl Lowering<'_> {
     fn statement(&mut self, statement: &Statement) {
         match statement {
             Statement::Variable(variable) => self.variable(variable),
-            Statement::Label(name) => {
+            Statement::Label { name, .. } => {
                 if let Some(Symbol::Label(label)) = self.look_up(name).cloned() {
                     self.place_label(label);
                 }
@@ -208,7 +208,7 @@ impl Lowering<'_> {
             Statement::Instruction(instruction) => self.instruction(instruction),
             Statement::Loc(loc) => self.sites.loc(self.tables, loc),
             Statement::Block(inner) => self.block(inner),
-            Statement::BranchTargets { name, labels } => {
+            Statement::BranchTargets { name, labels, .. } => {
                 self.define(name, Symbol::Table(labels.clone()));
             }
             Statement::CallPrototype { name, .. } => self.define(name, Symbol::Prototype),
@@ -300,7 +300,7 @@ impl Lowering<'_> {
         {
             return Ok(*label);
         }
-        refuse(format!("expected a label, found {operand:?}"))
+        refuse(format!("expected a label, found `{operand}`"))
     }
 
     /// The labels of a `.branchtargets` table.
@@ -313,7 +313,7 @@ impl Lowering<'_> {
                 .map(|label| self.label(&Operand::Name(label.clone())))
                 .collect();
         }
-        refuse(format!("expected a branch table, found {operand:?}"))
+        refuse(format!("expected a branch table, found `{operand}`"))
     }
 
     /// A register to write, or nothing for `_`.
@@ -325,12 +325,12 @@ impl Lowering<'_> {
                     Ok(Value::Register(*register))
                 }
                 Some(Symbol::Register(register)) => refuse(format!(
-                    "{name} is a {:?} register, expected {class:?}",
+                    "expected a {class} register, found {name}, which is a {} one",
                     self.class(*register)
                 )),
                 _ => refuse(format!("{name} is no register")),
             },
-            other => refuse(format!("expected a register to write, found {other:?}")),
+            other => refuse(format!("expected a register to write, found `{other}`")),
         }
     }
 
@@ -362,7 +362,7 @@ impl Lowering<'_> {
                         Ok(Value::Register(register))
                     } else {
                         refuse(format!(
-                            "{name} is a {:?} register, expected {class:?}",
+                            "expected a {class} register, found {name}, which is a {} one",
                             self.class(register)
                         ))
                     }
@@ -374,7 +374,7 @@ impl Lowering<'_> {
                 let value = self.source(&Operand::Name(name.clone()), Class::Predicate)?;
                 Ok(ops::control::negated(self, value))
             }
-            other => refuse(format!("expected a value, found {other:?}")),
+            other => refuse(format!("expected a value, found `{other}`")),
         }
     }
 
@@ -394,7 +394,9 @@ impl Lowering<'_> {
         let number = |value: u64| match class {
             Class::Word => Ok(Constant::Word(value.wrapping_add_signed(offset) as u32)),
             Class::Long => Ok(Constant::Long(value.wrapping_add_signed(offset))),
-            _ => refuse(format!("the address of {name} does not fit {class:?}")),
+            _ => refuse(format!(
+                "the address of {name} does not fit a {class} register"
+            )),
         };
         match self.look_up(name) {
             Some(Symbol::Local(slot)) => {
@@ -402,7 +404,9 @@ impl Lowering<'_> {
                 return match class {
                     Class::Word => Ok(Constant::LocalWord(at)),
                     Class::Long => Ok(Constant::LocalLong(at)),
-                    _ => refuse(format!("the address of {name} does not fit {class:?}")),
+                    _ => refuse(format!(
+                        "the address of {name} does not fit a {class} register"
+                    )),
                 };
             }
             Some(Symbol::Param(at) | Symbol::Shared(at)) => return number(u64::from(*at)),

@@ -14,6 +14,7 @@ pub mod assemble;
 pub mod code;
 pub mod flow;
 mod image;
+pub mod limits;
 pub mod link;
 mod literal;
 pub mod lower;
@@ -95,10 +96,11 @@ impl Program {
     /// Links one or more modules (extern symbols resolve across them).
     ///
     /// # Errors
-    /// Duplicate or undefined symbols, and whatever makes the module unusable as
+    /// Duplicate or undefined symbols, more than a space can hold ([`limits`]), and whatever makes the module unusable as
     /// a whole. Unknown instructions are no error here.
     pub fn link(modules: &[ast::Module]) -> Result<Program, LoadError> {
         let symbols = Symbols::link(modules)?;
+        limits::check(&symbols)?;
         Ok(Program {
             globals: symbols.globals.clone(),
             symbols: Arc::new(symbols),

@@ -14,6 +14,8 @@ pub struct Layout {
     pub functions: Vec<FunctionId>,
     shared: HashMap<(usize, String), u32>,
     pub static_shared: u32,
+    /// The same without a bound, however much the text declares.
+    pub static_shared_bytes: u64,
 }
 
 impl Symbols {
@@ -98,7 +100,10 @@ impl Layout {
             return;
         }
         let offset = self.static_shared.next_multiple_of(align);
-        let bytes = variable_bytes(variable).min(u64::from(u32::MAX / 4)) as u32;
+        let bytes = variable_bytes(variable);
+        let exact = self.static_shared_bytes.max(u64::from(offset));
+        self.static_shared_bytes = exact.saturating_add(bytes);
+        let bytes = bytes.min(u64::from(u32::MAX / 4)) as u32;
         self.static_shared = offset.saturating_add(bytes);
         self.shared.insert(key, offset);
     }

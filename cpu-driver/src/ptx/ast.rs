@@ -158,7 +158,10 @@ pub struct Directive {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
     Variable(Variable),
-    Label(String),
+    Label {
+        name: String,
+        line: u32,
+    },
     Instruction(Instruction),
     Loc(Loc),
     /// `{ … }`, a scope for names.
@@ -167,16 +170,19 @@ pub enum Statement {
     BranchTargets {
         name: String,
         labels: Vec<String>,
+        line: u32,
     },
     /// `prototype_0: .callprototype (…) _ (…);` and `.calltargets`
     CallPrototype {
         name: String,
         returns: Vec<Variable>,
         params: Vec<Variable>,
+        line: u32,
     },
     CallTargets {
         name: String,
         functions: Vec<String>,
+        line: u32,
     },
     Pragma(String),
 }

@@ -115,19 +115,22 @@ fn loc(cursor: &mut Cursor<'_>) -> Result<Loc, ParseError> {
 
 /// A label, or a table or prototype that bears its name.
 fn labelled(cursor: &mut Cursor<'_>, body: &mut Vec<Statement>) -> Result<(), ParseError> {
+    let line = cursor.line();
     let name = cursor.name()?;
     cursor.expect(Token::Colon)?;
     body.push(match cursor.peek_text() {
         ".branchtargets" => Statement::BranchTargets {
             name,
             labels: name_list(cursor)?,
+            line,
         },
         ".calltargets" => Statement::CallTargets {
             name,
             functions: name_list(cursor)?,
+            line,
         },
-        ".callprototype" => call_prototype(cursor, name)?,
-        _ => Statement::Label(name),
+        ".callprototype" => call_prototype(cursor, name, line)?,
+        _ => Statement::Label { name, line },
     });
     Ok(())
 }
@@ -143,7 +146,11 @@ fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>, ParseError> {
 }
 
 /// `.callprototype (.param .b32 _) _ (.param .b32 _) .noreturn;`
-fn call_prototype(cursor: &mut Cursor<'_>, name: String) -> Result<Statement, ParseError> {
+fn call_prototype(
+    cursor: &mut Cursor<'_>,
+    name: String,
+    line: u32,
+) -> Result<Statement, ParseError> {
     cursor.advance();
     let mut returns = Vec::new();
     if cursor.peek() == Some(Token::OpenParen) {
@@ -162,6 +169,7 @@ fn call_prototype(cursor: &mut Cursor<'_>, name: String) -> Result<Statement, Pa
         name,
         returns,
         params,
+        line,
     })
 }
 

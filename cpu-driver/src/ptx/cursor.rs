@@ -3,8 +3,8 @@
 
 use logos::{Lexer, Logos};
 
-use super::ParseError;
 use super::lexer::Token;
+use super::{ErrorKind, ParseError};
 
 /// A token with its text and place.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +74,7 @@ impl<'a> Cursor<'a> {
             line,
             column: self.source[line_start..start].chars().count() as u32 + 1,
             message,
+            kind: ErrorKind::Syntax,
         }
     }
 

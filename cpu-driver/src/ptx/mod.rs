@@ -3,14 +3,17 @@
 //! Lenient in what it keeps (unknown instructions, directives and modifiers
 //! survive as text and fail only when a launched kernel reaches them), strict
 //! in what it rejects (a malformed module is an error with line and column).
+//! [`parse`] knows the grammar, [`check`] the names and types.
 //!
 //! A logos lexer feeds a recursive-descent parser with two tokens of look-ahead.
 //! Nesting is bounded ([`MAX_DEPTH`]), so no input can exhaust the stack.
 
 pub mod ast;
+pub mod check;
 
 mod body;
 mod cursor;
+mod display;
 mod lexer;
 mod module;
 mod operand;
@@ -30,6 +33,16 @@ pub struct ParseError {
     /// In characters, from 1.
     pub column: u32,
     pub message: String,
+    pub kind: ErrorKind,
+}
+
+/// What sort of mistake it is: callers answer with different codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The text departs from the grammar.
+    Syntax,
+    /// `.version` names an ISA that there never was.
+    Version,
 }
 
 impl std::fmt::Display for ParseError {

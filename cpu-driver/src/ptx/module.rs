@@ -1,6 +1,5 @@
 //! The top level of a module: header directives, functions, sections.
 
-use super::ParseError;
 use super::ast::{
     Directive, Function, FunctionKind, Linkage, Module, SourceFile, Statement, Target, Variable,
 };
@@ -8,6 +7,7 @@ use super::body::block;
 use super::cursor::Cursor;
 use super::lexer::Token;
 use super::variable::{declaration, linkage, parameters};
+use super::{ErrorKind, ParseError};
 
 pub fn parse(mut cursor: Cursor<'_>) -> Result<Module, ParseError> {
     let mut module = Module {
@@ -77,18 +77,52 @@ fn version(cursor: &mut Cursor<'_>) -> Result<(u32, u32), ParseError> {
         .split_once('.')
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     match parts {
-        Some(version) => {
+        Some(version) if known_version(version) => {
             cursor.advance();
             Ok(version)
         }
+        Some(_) => cursor
+            .expected(&format!(
+                "a PTX ISA version there is, up to {}.x",
+                NEWEST_MAJOR
+            ))
+            .map_err(|error| ParseError {
+                kind: ErrorKind::Version,
+                ..error
+            }),
         None => cursor.expected("a version like `8.0`"),
     }
 }
 
+/// The newest major version of the PTX ISA. Its minor versions are all taken:
+/// a toolkit brings a new one every few months, and what it adds fails by name
+/// when a kernel reaches it.
+const NEWEST_MAJOR: u32 = 9;
+
+/// Last minor version of each major one, from 1.0 on (PTX ISA, release notes).
+const LAST_MINOR: [u32; NEWEST_MAJOR as usize - 1] = [5, 3, 2, 3, 0, 5, 8, 8];
+
+fn known_version((major, minor): (u32, u32)) -> bool {
+    match major {
+        0 => false,
+        NEWEST_MAJOR => minor <= 9,
+        _ => LAST_MINOR
+            .get(major as usize - 1)
+            .is_some_and(|&last| minor <= last),
+    }
+}
+
+/// Architectures that `.target` may name (PTX ISA 9.0). Later ones get past
+/// here, for the device profile to refuse.
+const ARCHITECTURES: [u32; 25] = [
+    10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89,
+    90,
+];
+
 fn target(cursor: &mut Cursor<'_>) -> Result<Target, ParseError> {
     let text = cursor.peek_text();
     let Some((sm, suffix)) = text.strip_prefix("sm_").and_then(split_target) else {
-        return cursor.expected("a target like `sm_75`");
+        return cursor.expected("a target there is, like `sm_75`");
     };
     cursor.advance();
     let mut options = Vec::new();
@@ -107,7 +141,10 @@ fn split_target(digits: &str) -> Option<(u32, Option<char>)> {
         suffix @ ('a' | 'f') => (&digits[..digits.len() - 1], Some(suffix)),
         _ => (digits, None),
     };
-    let sm = digits.parse().ok().filter(|&sm| sm > 0)?;
+    let sm = digits
+        .parse()
+        .ok()
+        .filter(|&sm| sm >= 100 || ARCHITECTURES.contains(&sm))?;
     Some((sm, suffix))
 }
 

@@ -29,7 +29,8 @@ pub fn space_of(word: &str) -> Option<StateSpace> {
     })
 }
 
-fn type_of(word: &str) -> Option<ScalarType> {
+/// `.u32` and the like.
+pub fn type_of(word: &str) -> Option<ScalarType> {
     use ScalarType as T;
     Some(match word {
         ".b8" => T::B8,

@@ -9,6 +9,7 @@
 mod bad_input;
 mod graphs;
 mod launches;
+mod limits;
 mod memory;
 mod modules;
 mod streams;

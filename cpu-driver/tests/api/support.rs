@@ -95,6 +95,7 @@ calls! {
     cuLibraryGetKernel(out: *mut Handle, library: Handle, name: *const i8);
     cuLibraryUnload(library: Handle);
     cuFuncGetAttribute(out: *mut i32, number: u32, function: Handle);
+    cuFuncSetAttribute(function: Handle, number: u32, value: i32);
     cuLaunchKernel(
         function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: Handle, values: *const *const c_void, extra: *const u64

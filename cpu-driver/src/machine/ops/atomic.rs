@@ -235,7 +235,7 @@ fn operands_of(
         operation.list.push((dst, true));
     }
     let Some(first) = sources.first() else {
-        return refuse(format!("expected a source of type {ty:?}"));
+        return refuse(format!("expected a source of type {ty}"));
     };
     let first = parts(first);
     if first.len() != count as usize {

@@ -80,7 +80,7 @@ pub fn read(lowering: &mut Lowering<'_>, name: &str, class: Class) -> Result<Val
             return Ok(Value::Constant(Constant::Truth(false)));
         }
         _ if name.starts_with("%envreg") => return Ok(Value::Constant(Constant::Word(0))),
-        _ => return refuse(format!("{name} has another width than {class:?}")),
+        _ => return refuse(format!("{name} does not fit a {class} register")),
     };
     let dst = written(lowering, Value::None, class);
     let mut operation = Operation::new(exec);
