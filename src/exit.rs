@@ -162,12 +162,18 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let exit = Exit::of(error);
     let text = format!("{error:#}");
     errln!("error: {text}");
-    if json && of_output.is_none() {
-        // The error counts already; a second one that is printed nowhere changes nothing.
-        let document = serde_json::json!({"error": text, "exit": exit.code()});
-        let _ = outln!("{document}");
+    match json && of_output.is_none() {
+        true => with_document(exit.code(), &text),
+        false => exit.into(),
     }
-    exit.into()
+}
+
+/// Prints the JSON document of an error and returns its code. The error counts already:
+/// a second one, that the document cannot be printed, changes nothing.
+pub fn with_document(code: u8, error: &str) -> ExitCode {
+    let document = serde_json::json!({"error": error, "exit": code});
+    let _ = outln!("{document}");
+    code.into()
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ pub fn decide(request: &Request, nvidia: &Probe, cpu: &Probe) -> Result<Choice, 
             no_device(
                 "KERNELGATE_DRIVER=cpu asks for kernelgate's CPU driver, and it has no usable device",
                 &[cpu],
-                BUILD_OURS,
+                remedy(cpu),
             )
         }),
         // The caller probed the named file as `cpu`: whose it is, the file says.
@@ -154,7 +154,15 @@ pub fn decide(request: &Request, nvidia: &Probe, cpu: &Probe) -> Result<Choice, 
     }
 }
 
-const BUILD_OURS: &str = "`cargo build --workspace` puts libcuda.so beside the binaries";
+/// What to do about a CPU driver without a device: build it, or look at what it was told.
+fn remedy(cpu: &Probe) -> &'static str {
+    if cpu.ours {
+        "unset KERNELGATE_DEVICES and KERNELGATE_MEMORY, which say how many devices and how \
+         much memory it has"
+    } else {
+        "`cargo build --workspace` puts libcuda.so beside the binaries"
+    }
+}
 
 fn decide_auto(nvidia: &Probe, cpu: &Probe) -> Result<Choice, DeviceError> {
     if nvidia.ours {
@@ -173,7 +181,8 @@ fn decide_auto(nvidia: &Probe, cpu: &Probe) -> Result<Choice, DeviceError> {
             "no usable CUDA device",
             &[nvidia, cpu],
             &format!(
-                "use a machine with an NVIDIA GPU and its driver, or build the CPU driver: {BUILD_OURS}"
+                "use a machine with an NVIDIA GPU and its driver, or the CPU driver: {}",
+                remedy(cpu)
             ),
         )
     })
@@ -244,6 +253,7 @@ mod tests {
         let none = probe(None, false, Err("libcuda.so.1 not found"));
         let shadowed = probe(Some("/x/libcuda.so.1"), true, Ok(1));
         let ours = probe(Some("/t/deps/libcuda.so"), true, Ok(1));
+        let empty = probe(Some("/t/deps/libcuda.so"), true, Err("cuInit returned 100"));
         let no_ours = probe(None, false, Err("no libcuda.so beside the program"));
         let foreign = probe(Some("/o/libcuda.so"), false, Ok(2));
         let path = Request::Path("/o/libcuda.so".into());
@@ -262,6 +272,8 @@ mod tests {
             (&Request::Cuda, &shadowed, &ours, Err("LD_LIBRARY_PATH")),
             (&Request::Cpu, &gpu, &ours, Ok(Driver::Cpu)),
             (&Request::Cpu, &gpu, &no_ours, Err("cargo build")),
+            (&Request::Cpu, &none, &empty, Err("KERNELGATE_DEVICES")),
+            (&Request::Auto, &none, &empty, Err("KERNELGATE_DEVICES")),
             (&path, &gpu, &foreign, Ok(Driver::Named)),
             (&path, &gpu, &ours, Ok(Driver::Cpu)),
             (&path, &gpu, &no_ours, Err("/o/libcuda.so")),

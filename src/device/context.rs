@@ -7,9 +7,9 @@ use cudarc::driver::sys::{self, CUdevice_attribute};
 use cudarc::driver::{CudaContext, DriverError, result};
 use serde::Serialize;
 
-use super::choice::{Choice, Driver, Request, shown};
+use super::choice::{Choice, Driver, shown};
 use super::error::{DeviceError, is_fault};
-use super::loader;
+use super::{environment, loader};
 
 /// What a transcript or a `--json` document says about the device.
 #[derive(Debug, Clone, Serialize)]
@@ -155,7 +155,7 @@ impl Device {
 fn choose_once() -> Result<&'static Choice, DeviceError> {
     static CHOICE: std::sync::OnceLock<Result<Choice, DeviceError>> = std::sync::OnceLock::new();
     CHOICE
-        .get_or_init(|| loader::choose_and_open(&Request::from_env()?))
+        .get_or_init(|| loader::choose_and_open(&environment::check()?))
         .as_ref()
         .map_err(Clone::clone)
 }

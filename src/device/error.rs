@@ -1,5 +1,6 @@
 //! What can go wrong between a host program and a device, and its exit code.
 
+use super::environment;
 use crate::exit::Exit;
 
 /// An error from the driver or from the choice of one.
@@ -99,11 +100,16 @@ impl std::fmt::Display for DeviceError {
                 f,
                 "the device has no room for another {bytes} bytes; close other programs or use smaller sizes"
             ),
-            DeviceError::Faulted { call, code, name } => write!(
-                f,
-                "the device faulted: {call} returned {name} ({code}); the context is lost. \
-                 Run the same command under `kernelgate sanitize` to see which access did it"
-            ),
+            DeviceError::Faulted { call, code, name } => {
+                write!(
+                    f,
+                    "the device faulted: {call} returned {name} ({code}); the context is lost"
+                )?;
+                match environment::advice(*code) {
+                    Some(advice) => write!(f, ". {advice}"),
+                    None => Ok(()),
+                }
+            }
             DeviceError::Lost => f.write_str("the context was lost to an earlier fault"),
             DeviceError::Driver { call, code, name } => {
                 write!(f, "{call} returned {name} ({code})")

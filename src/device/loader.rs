@@ -56,7 +56,7 @@ pub struct Survey {
 }
 
 /// Tries what the loader gives for `libcuda.so.1`, and nothing else.
-pub fn probe_nvidia() -> Probe {
+fn probe_nvidia() -> Probe {
     probe(OsStr::new(NVIDIA))
 }
 
@@ -78,6 +78,17 @@ pub fn our_library() -> Option<PathBuf> {
 
 /// Decides for `request`, opens the choice, and makes sure that cudarc gets it.
 pub(crate) fn choose_and_open(request: &Request) -> Result<Choice, DeviceError> {
+    let choice = choose(request)?;
+    bind_for_cudarc(&choice.file)?;
+    Ok(choice)
+}
+
+/// Looks for what `request` asks for and decides. Nothing is bound by that: the tool
+/// asks for the programs that it starts.
+///
+/// # Errors
+/// [`DeviceError::NoDevice`] with what was looked for.
+pub fn choose(request: &Request) -> Result<Choice, DeviceError> {
     let skipped = Probe {
         file: None,
         ours: false,
@@ -104,9 +115,7 @@ pub(crate) fn choose_and_open(request: &Request) -> Result<Choice, DeviceError> 
         Request::Cpu => (skipped, probe_ours()),
         Request::Path(path) => (skipped, probe(named_file(path).as_os_str())),
     };
-    let choice = decide(request, &nvidia, &other)?;
-    bind_for_cudarc(&choice.file)?;
-    Ok(choice)
+    decide(request, &nvidia, &other)
 }
 
 fn named_file(path: &Path) -> PathBuf {

@@ -9,6 +9,7 @@
 //! more error (`memory_bugs` would show 9 instead of 2).
 
 pub mod choice;
+pub mod environment;
 
 mod alias;
 mod buffer;
@@ -27,7 +28,7 @@ pub use context::{Device, DeviceInfo};
 pub use error::DeviceError;
 pub use hardware::Hardware;
 pub(crate) use loader::open_as;
-pub use loader::{Survey, our_library, probe_nvidia, survey};
+pub use loader::{Survey, choose, our_library, survey};
 pub use lt::{Fp8Gemm, Lt, LtError, LtOutput, ScaleMode};
 pub use module::{Argument, Kernel, Launch, Module};
 pub use tensor_map::TensorMap;

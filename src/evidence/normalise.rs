@@ -30,6 +30,8 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#"[^\s",=]*libcuda\.so[.\d]*"#, "LIBCUDA"),
         (r"[^\s]*/compute-sanitizer\b", "COMPUTE-SANITIZER"),
         (r"chosen because .*$", "chosen because REASON"),
+        // Advice, which is other words under a sanitizer than without one.
+        (r"(; the context is lost)\. .*$", "$1"),
         (
             r"by kernelgate's CPU driver, because .*$",
             "by kernelgate's CPU driver",

@@ -139,11 +139,19 @@ impl Config {
     }
 }
 
-/// Fills in the escapes of a file name.
+/// Fills in the escapes of a file name for this process.
 ///
 /// # Errors
 /// An unknown escape or an unset variable.
 pub fn expand(pattern: &str) -> Result<String, ConfigError> {
+    expand_for(pattern, std::process::id())
+}
+
+/// [`expand`] for another process with the same environment.
+///
+/// # Errors
+/// As [`expand`].
+pub fn expand_for(pattern: &str, process: u32) -> Result<String, ConfigError> {
     let mut path = String::new();
     let mut rest = pattern;
     while let Some(at) = rest.find('%') {
@@ -153,7 +161,7 @@ pub fn expand(pattern: &str) -> Result<String, ConfigError> {
             path.push('%');
             rest = after;
         } else if let Some(after) = escape.strip_prefix('p') {
-            path.push_str(&std::process::id().to_string());
+            path.push_str(&process.to_string());
             rest = after;
         } else if let Some((name, after)) = escape
             .strip_prefix("q{")

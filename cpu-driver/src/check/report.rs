@@ -25,14 +25,33 @@ pub struct Status {
     pub leaks: u64,
     /// The whole report was written, its summary included.
     pub summary_printed: bool,
+    /// Kernel launches, and those of them that were checked.
+    pub launches: u64,
+    pub launches_checked: u64,
+    /// While none was checked: kernels that were launched, the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked_kernels: Vec<String>,
+    /// Why the report is not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
+
+/// The first part of a report that could not be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Such as "standard output" or "log file `x`".
+    pub what: String,
+    pub error: String,
+    pub os_error: Option<i32>,
+}
+
+/// Names of launched kernels to keep for a run that checks none.
+const NAMED_KERNELS: usize = 8;
 
 /// Output of a session, in the order of the findings.
 pub struct Report {
     config: Config,
-    log: Option<File>,
-    /// A write failed: what the user sees is not the whole report.
-    incomplete: bool,
+    log: Option<(String, File)>,
     /// Those within the print limit.
     kept: Vec<Finding>,
     status: Status,
@@ -68,13 +87,12 @@ impl Report {
                 let file = File::create(&path).map_err(|error| ConfigError {
                     message: format!("log file `{path}`: {error}"),
                 })?;
-                Some(file)
+                Some((path, file))
             }
         };
         Ok(Self {
             config: config.clone(),
             log,
-            incomplete: false,
             kept: Vec::new(),
             status: Status {
                 process: std::process::id(),
@@ -86,6 +104,21 @@ impl Report {
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status
+    }
+
+    /// Counts a launch that was accepted.
+    pub fn launched(&mut self, kernel: &str, checked: bool) {
+        let status = &mut self.status;
+        status.launches += 1;
+        status.launches_checked += u64::from(checked);
+        if checked {
+            status.unchecked_kernels.clear();
+        } else if status.launches_checked == 0
+            && status.unchecked_kernels.len() < NAMED_KERNELS
+            && !status.unchecked_kernels.iter().any(|name| name == kernel)
+        {
+            status.unchecked_kernels.push(kernel.to_owned());
+        }
     }
 
     /// Counts without printing; true where the finding is to be added.
@@ -113,7 +146,7 @@ impl Report {
             self.print("KERNELGATE SANITIZER");
             // A process that is killed later leaves this line: it reached the
             // driver, and its report was never finished.
-            self.complain("status file", self.append_status());
+            self.complain("the status file", self.append_status());
         }
     }
 
@@ -144,9 +177,10 @@ impl Report {
                  the number of printed errors"
             ));
         }
-        self.complain("saved findings", self.save());
-        self.status.summary_printed = !self.incomplete;
-        self.complain("status file", self.append_status());
+        self.status.summary_printed = self.status.problem.is_none();
+        self.complain("the saved findings", self.save());
+        self.status.summary_printed = self.status.problem.is_none();
+        self.complain("the status file", self.append_status());
     }
 
     fn not_printed(&self) -> u64 {
@@ -163,12 +197,27 @@ impl Report {
             text.push('\n');
         }
         let written = match &mut self.log {
-            Some(file) => file.write_all(text.as_bytes()),
+            Some((_, file)) => file.write_all(text.as_bytes()),
             None => write_standard_output(text.as_bytes()),
         };
         // A closed pipe must not end the program under test, nor pass for a
         // report.
-        self.incomplete |= written.is_err();
+        if let Err(error) = written {
+            let what = match &self.log {
+                Some((path, _)) => format!("log file `{path}`"),
+                None => "standard output".to_owned(),
+            };
+            self.failed(what, &error);
+        }
+    }
+
+    /// Remembers the first failure: what the user sees is not the whole report.
+    fn failed(&mut self, what: String, error: &io::Error) {
+        self.status.problem.get_or_insert_with(|| Problem {
+            what,
+            error: error.to_string(),
+            os_error: error.raw_os_error(),
+        });
     }
 
     fn save(&self) -> io::Result<()> {
@@ -211,7 +260,7 @@ impl Report {
 
     fn complain(&mut self, what: &str, result: io::Result<()>) {
         if let Err(error) = result {
-            self.incomplete = true;
+            self.failed(what.to_owned(), &error);
             self.print(&format!("Error: {what} could not be written: {error}"));
         }
     }

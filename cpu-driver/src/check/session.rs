@@ -186,7 +186,9 @@ impl Session {
     /// Call when a launch of `kernel` (its name in the PTX) is accepted, on the
     /// calling thread. `None`: run it unchecked.
     pub fn launch(&self, kernel: &str) -> Option<CheckedLaunch> {
-        self.filter.admits(kernel).then(|| CheckedLaunch {
+        let checked = self.filter.admits(kernel);
+        self.lock().report.launched(kernel, checked);
+        checked.then(|| CheckedLaunch {
             launched: if self.config.show_backtrace {
                 Captured::here()
             } else {

@@ -26,7 +26,7 @@ const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 pub struct Arguments {}
 
 pub fn run(_arguments: &Arguments) -> anyhow::Result<Exit> {
-    outln!("{}", folder()?.display())?;
+    outln!("{}", folder_of(&library()?)?.display())?;
     Ok(Exit::Held)
 }
 
@@ -42,13 +42,19 @@ pub fn library() -> Result<PathBuf, DeviceError> {
     })
 }
 
-/// A folder with both names, made where there is none yet.
-pub fn folder() -> anyhow::Result<PathBuf> {
-    let library = library()?;
+/// A folder that serves `library` under both names, made where there is none yet.
+pub fn folder_of(library: &Path) -> anyhow::Result<PathBuf> {
+    let library = library
+        .canonicalize()
+        .with_context(|| format!("while looking at {}", library.display()))?;
     let beside = library
         .parent()
         .context("the driver's path has no folder")?;
-    if NAMES.iter().all(|name| beside.join(name).exists()) {
+    let leads_there = |name| {
+        let file = beside.join(name).canonicalize();
+        file.is_ok_and(|file| file == library)
+    };
+    if NAMES.into_iter().all(leads_there) {
         return Ok(beside.to_path_buf());
     }
     let mut tried = Vec::new();

@@ -130,6 +130,10 @@ fn a_read_and_the_call_that_fails_after_it_are_two_errors() {
             leaked_bytes: 0,
             leaks: 0,
             summary_printed: true,
+            launches: 1,
+            launches_checked: 1,
+            unchecked_kernels: Vec::new(),
+            problem: None,
         }
     );
 }
@@ -364,6 +368,27 @@ fn filtered_launches_are_unchecked() {
     .unwrap();
     let checked = ["k", "kPast", "kPast", "kPast"].map(|name| session.launch(name).is_some());
     assert_eq!(checked, [false, false, true, false]);
+    let status = session.status();
+    assert_eq!((status.launches, status.launches_checked), (4, 1));
+    assert!(status.unchecked_kernels.is_empty(), "one was checked");
+}
+
+#[test]
+fn a_filter_that_matches_no_launch_leaves_the_names_of_those_there_were() {
+    let scratch = Scratch::new("nothing");
+    let session = Session::new(Config {
+        kernel_name: vec!["kne=nothinglikethis".into()],
+        ..config(&scratch)
+    })
+    .unwrap();
+    session.reached_cuda();
+    for name in ["a", "b", "a"] {
+        assert!(session.launch(name).is_none());
+    }
+    session.finish();
+    let status = status(Path::new(&scratch.path("status")));
+    assert_eq!((status.launches, status.launches_checked), (3, 0));
+    assert_eq!(status.unchecked_kernels, ["a", "b"]);
 }
 
 #[test]
@@ -399,10 +424,20 @@ fn findings_from_many_threads_are_all_counted_and_never_mixed() {
 
 #[test]
 fn a_report_that_could_not_be_written_is_not_called_printed() {
-    for (log, save) in [
-        ("/dev/full", None),
-        ("/dev/null", Some("/nowhere/saved.json".into())),
-        ("/dev/null", Some("/dev/full".into())),
+    for (log, save, what, error) in [
+        ("/dev/full", None, "log file `/dev/full`", 28),
+        (
+            "/dev/null",
+            Some("/nowhere/saved.json".into()),
+            "the saved findings",
+            2,
+        ),
+        (
+            "/dev/null",
+            Some("/dev/full".into()),
+            "the saved findings",
+            28,
+        ),
     ] {
         let scratch = Scratch::new("full");
         let session = Session::new(Config {
@@ -415,6 +450,11 @@ fn a_report_that_could_not_be_written_is_not_called_printed() {
         session.finish();
         let status = status(Path::new(&scratch.path("status")));
         assert!(!status.summary_printed, "{log}");
+        let problem = status.problem.expect("it says why");
+        assert_eq!(
+            (problem.what.as_str(), problem.os_error),
+            (what, Some(error))
+        );
         let full = std::fs::metadata("/dev/full").unwrap();
         assert!(!full.is_file(), "the device was replaced by a file");
     }

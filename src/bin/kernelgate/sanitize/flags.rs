@@ -17,7 +17,8 @@ const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 #[command(
     after_help = "Exit code: --error-exitcode when there are findings, else PROGRAM's own. \
 A PROGRAM that never reached CUDA gives 255, or 3 with --require-cuda-init no: it is never a pass. \
-Neither is a run without a SUMMARY line."
+Neither is a run whose report is not whole, nor, on the CPU driver, one in which no kernel launch \
+was checked: 3 where it would be 0. A sentence on stderr says why."
 )]
 pub struct Arguments {
     /// memcheck, racecheck, initcheck or synccheck.

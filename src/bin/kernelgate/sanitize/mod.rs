@@ -8,17 +8,19 @@
 mod flags;
 mod ours;
 mod outcome;
+mod target;
 mod vendor;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kernelgate::device::choice::Request;
-use kernelgate::device::{DeviceError, probe_nvidia};
+use kernelgate::device::choice::{Driver, Request};
+use kernelgate::device::{DeviceError, choose, environment};
 use kernelgate::errln;
 use kernelgate::exit::{self, UsageError};
 use kernelgate::output;
 
+use crate::driver_path;
 use crate::programs::COMPUTE_SANITIZER;
 use outcome::Outcome;
 
@@ -28,8 +30,8 @@ pub use flags::{Arguments, joined_xml};
 pub enum Backend {
     /// NVIDIA's, this file.
     Vendor(PathBuf),
-    /// The checkers of our driver, and why.
-    Ours(&'static str),
+    /// The checkers of our driver in this library, and why.
+    Ours { library: PathBuf, why: String },
 }
 
 impl Backend {
@@ -40,7 +42,9 @@ impl Backend {
                 "NVIDIA compute-sanitizer, {}",
                 COMPUTE_SANITIZER.version(file)
             ),
-            Backend::Ours(_) => format!("kernelgate's CPU driver {}", env!("CARGO_PKG_VERSION")),
+            Backend::Ours { .. } => {
+                format!("kernelgate's CPU driver {}", env!("CARGO_PKG_VERSION"))
+            }
         }
     }
 
@@ -48,7 +52,7 @@ impl Backend {
     pub fn has(&self, tool: &str) -> bool {
         match self {
             Backend::Vendor(_) => true,
-            Backend::Ours(_) => flags::our_tool(tool).is_ok(),
+            Backend::Ours { .. } => flags::our_tool(tool).is_ok(),
         }
     }
 }
@@ -57,8 +61,11 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     match sanitize(arguments) {
         Ok(outcome) => {
             let (code, note) = outcome.exit(arguments.rules());
-            if let Some(note) = note {
+            if let Some(note) = &note {
                 errln!("kernelgate sanitize: {note}");
+            }
+            if arguments.json && !outcome.document {
+                return exit::with_document(code, &note.unwrap_or_default());
             }
             ExitCode::from(code)
         }
@@ -69,7 +76,9 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
     output::require_open()?;
     let tool = arguments.tool()?;
-    match backend()? {
+    let backend = backend()?;
+    target::check(arguments.program().0)?;
+    match backend {
         Backend::Vendor(file) => {
             if arguments.json {
                 return Err(usage(
@@ -81,9 +90,9 @@ fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
             errln!("kernelgate sanitize: running NVIDIA's {}", file.display());
             vendor::run(&file, arguments)
         }
-        Backend::Ours(why) => {
-            errln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, {why}");
-            ours::run(arguments)
+        Backend::Ours { library, why } => {
+            errln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, because {why}");
+            ours::run(&library, arguments)
         }
     }
 }
@@ -92,32 +101,38 @@ fn usage(message: String) -> anyhow::Error {
     UsageError(message).into()
 }
 
-/// NVIDIA's tool needs NVIDIA's driver with a device. `KERNELGATE_DRIVER` decides
-/// as it does for every program.
+/// Decides as every program of the project does, and then between the two sanitizers.
+/// NVIDIA's tool needs a driver with a device that is not ours.
+///
+/// # Errors
+/// What a program under the same environment would end with; no compute-sanitizer where
+/// `KERNELGATE_DRIVER` asks for a driver that only it can watch.
 pub fn backend() -> anyhow::Result<Backend> {
-    let request = Request::from_env()?;
-    match request {
-        Request::Cpu => return Ok(Backend::Ours("because KERNELGATE_DRIVER=cpu")),
-        Request::Path(_) => return Ok(Backend::Ours("because KERNELGATE_DRIVER names a file")),
-        Request::Auto | Request::Cuda => {}
+    let request = environment::check()?;
+    let choice = choose(&request)?;
+    if choice.driver == Driver::Cpu {
+        let why = match request {
+            Request::Auto => "this machine has no usable GPU".to_owned(),
+            Request::Cuda | Request::Cpu | Request::Path(_) => choice.why,
+        };
+        let library = choice.file;
+        return Ok(Backend::Ours { library, why });
     }
-    let nvidia = probe_nvidia();
-    let gpu = nvidia.usable() && !nvidia.ours;
-    let tool = COMPUTE_SANITIZER.find();
-    match (gpu, tool, request) {
-        (true, Some(file), _) => Ok(Backend::Vendor(file)),
-        (_, _, Request::Cuda) => Err(DeviceError::NoDevice {
+    match (COMPUTE_SANITIZER.find(), request) {
+        (Some(file), _) => Ok(Backend::Vendor(file)),
+        (None, Request::Auto) => Ok(Backend::Ours {
+            library: driver_path::library()?,
+            why: "this machine has a GPU but no compute-sanitizer".into(),
+        }),
+        (None, _) => Err(DeviceError::NoDevice {
             message: format!(
-                "KERNELGATE_DRIVER=cuda asks for NVIDIA's compute-sanitizer, which needs NVIDIA's \
-                 driver with a device ({}) and the tool itself (looked in {})",
-                nvidia.describe(),
+                "KERNELGATE_DRIVER asks for {}, which only NVIDIA's compute-sanitizer can watch, \
+                 and there is none. Looked in: {}. To do: install the CUDA toolkit, or set \
+                 KERNELGATE_DRIVER=cpu",
+                choice.file.display(),
                 COMPUTE_SANITIZER.places()
             ),
         }
         .into()),
-        (true, None, _) => Ok(Backend::Ours(
-            "because this machine has a GPU but no compute-sanitizer",
-        )),
-        (false, _, _) => Ok(Backend::Ours("because this machine has no usable GPU")),
     }
 }

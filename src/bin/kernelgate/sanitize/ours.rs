@@ -2,51 +2,66 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use cuda::check::config;
+use cuda::check::config::{self, Config};
 use cuda::check::report::Status;
 use kernelgate::device::choice;
 use kernelgate::out;
 
 use super::flags::Arguments;
-use super::outcome::{Outcome, code_of};
+use super::outcome::{Ended, Launches, Outcome};
 use crate::driver_path;
 
-/// Runs PROGRAM and reads what the driver left behind.
+/// Runs PROGRAM on `library` and reads what the driver left behind.
 ///
 /// Two ways lead PROGRAM to our driver: `KERNELGATE_DRIVER` for programs that use
 /// kernelgate's device layer, `LD_LIBRARY_PATH` for any other.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let library = driver_path::library()?;
-    let folder = driver_path::folder()?;
+pub fn run(library: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let folder = driver_path::folder_of(library)?;
     let exchange = tempfile::tempdir().context("no temporary folder for the driver's status")?;
     let status_file = exchange.path().join("status");
     let json_file = exchange.path().join("findings-%p.json");
     let config = arguments.config(&text(&status_file)?, &text(&json_file)?)?;
+    check_files(&config)?;
 
     let (program, rest) = arguments.program();
     let status = Command::new(program)
         .args(rest)
-        .env(choice::VARIABLE, &library)
+        .env(choice::VARIABLE, library)
         .env(config::VARIABLE, config.to_variable())
         .env("LD_LIBRARY_PATH", library_path(folder.into_os_string()))
         .status()
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
 
-    if arguments.json {
-        let pattern = config.save.context("--json always saves")?;
-        print_findings(&pattern, exchange.path())?;
-    }
     let processes = statuses(&status_file)?;
+    let document = arguments.json && print_findings(&config, &processes)?;
     Ok(Outcome {
-        code: code_of(status),
+        ended: Ended::from(status),
         reached_cuda: processes.iter().any(|p| p.reached_cuda),
         summary: processes.iter().all(|p| p.summary_printed),
         errors: processes.iter().map(|p| p.errors).sum(),
+        problem: processes.iter().find_map(|p| p.problem.clone()),
+        launches: Some(launches(&processes)),
+        document,
     })
+}
+
+fn launches(processes: &[Status]) -> Launches {
+    let mut unchecked: Vec<String> = processes
+        .iter()
+        .flat_map(|p| p.unchecked_kernels.iter().cloned())
+        .collect();
+    unchecked.sort();
+    unchecked.dedup();
+    Launches {
+        all: processes.iter().map(|p| p.launches).sum(),
+        checked: processes.iter().map(|p| p.launches_checked).sum(),
+        unchecked,
+    }
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
@@ -61,6 +76,29 @@ fn library_path(mut first: OsString) -> OsString {
         first.push(rest);
     }
     first
+}
+
+/// Tries the files that the driver is to write, before PROGRAM runs for nothing.
+fn check_files(config: &Config) -> anyhow::Result<()> {
+    for (flag, pattern) in [("--log-file", &config.log_file), ("--save", &config.save)] {
+        let Some(pattern) = pattern else { continue };
+        let path = config::expand(pattern)?;
+        let path = Path::new(&path);
+        let existed = path.symlink_metadata().is_ok();
+        // A pipe or device is not opened twice: its reader would see an end.
+        if existed && !path.is_file() && !path.is_dir() {
+            continue;
+        }
+        File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .with_context(|| format!("{flag}: cannot write {}", path.display()))?;
+        if !existed {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    Ok(())
 }
 
 /// The last line of each process: the driver appends one when it is first used and
@@ -79,21 +117,21 @@ fn statuses(file: &Path) -> anyhow::Result<Vec<Status>> {
     Ok(by_process.into_values().collect())
 }
 
-/// One document a process, in the order of their ids.
-fn print_findings(saved: &str, exchange: &Path) -> anyhow::Result<()> {
-    let mut files: Vec<_> = std::fs::read_dir(exchange)?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "json"))
-        .collect();
-    files.sort();
-    if !saved.contains("%p") {
-        files.push(saved.into());
+/// One document a process that finished its report, in the order of their ids; true
+/// where there is one. A saved file of an earlier run is none.
+fn print_findings(config: &Config, processes: &[Status]) -> anyhow::Result<bool> {
+    let pattern = config.save.as_ref().context("--json always saves")?;
+    let mut files = Vec::new();
+    for process in processes.iter().filter(|p| p.summary_printed) {
+        files.push(config::expand_for(pattern, process.process)?);
     }
-    for file in files {
-        out!("{}", std::fs::read_to_string(&file).unwrap_or_default())?;
+    files.dedup();
+    for file in &files {
+        let document = std::fs::read_to_string(file)
+            .with_context(|| format!("while reading the findings in {file}"))?;
+        out!("{document}")?;
     }
-    Ok(())
+    Ok(!files.is_empty())
 }
 
 #[cfg(test)]

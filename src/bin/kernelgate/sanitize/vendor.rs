@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::flags::Arguments;
-use super::outcome::{Outcome, code_of};
+use super::outcome::{Ended, Outcome};
 use anyhow::Context;
 use kernelgate::output::OutputError;
 
@@ -18,17 +18,20 @@ pub fn run(tool: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
         .with_context(|| format!("cannot start {}", tool.display()))?;
     let stdout = child.stdout.take().context("the tool has no stdout")?;
     let seen = pass_on(stdout, std::io::stdout())?;
-    let code = code_of(child.wait()?);
+    let ended = Ended::from(child.wait()?);
     let seen = match arguments.log_file() {
         Some(file) => seen.or(in_log(file)),
         None => seen,
     };
     // The tool says 255 itself when its target never reached CUDA.
     Ok(Outcome {
-        code,
-        reached_cuda: seen.summary || code != 255 && !seen.nothing_checked,
+        ended,
+        reached_cuda: seen.summary || ended != Ended::Code(255) && !seen.nothing_checked,
         summary: seen.summary,
         errors: 0,
+        problem: None,
+        launches: None,
+        document: false,
     })
 }
 
