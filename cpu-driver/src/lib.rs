@@ -18,3 +18,10 @@ pub mod settings;
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static kernelgate_cpu_driver: u32 = 1;
+
+/// Operations executed so far in this process, each counted once for every active
+/// lane. For `kernelgate bench`, which reports the speed of this driver in them.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static kernelgate_thread_instructions: std::sync::atomic::AtomicU64 =
+    std::sync::atomic::AtomicU64::new(0);

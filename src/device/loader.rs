@@ -7,6 +7,7 @@
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
@@ -21,6 +22,8 @@ const NVIDIA: &str = "libcuda.so.1";
 const ASKED_BY_CUDARC: &str = "libcuda.so";
 /// A symbol that only kernelgate's CPU driver exports.
 const MARKER: &[u8] = b"kernelgate_cpu_driver";
+/// Where it counts what it executed: one word of eight bytes that only grows.
+const COUNTER: &[u8] = b"kernelgate_thread_instructions";
 /// What `device` calls. cudarc panics at a missing symbol, so look first.
 const REQUIRED: [&str; 21] = [
     "cuInit",
@@ -74,6 +77,17 @@ pub fn our_library() -> Option<PathBuf> {
         .into_iter()
         .find(|p| p.is_file())
         .and_then(|p| p.canonicalize().ok())
+}
+
+/// Operations that our driver has executed in this process, each counted once for
+/// every active lane; `None` where it is not there or does not count.
+pub fn thread_instructions() -> Option<u64> {
+    let library = open(our_library()?.as_os_str()).ok()?;
+    let counter = address(&library, COUNTER).filter(|_| has(&library, MARKER));
+    // It stays loaded, as at every probe.
+    std::mem::forget(library);
+    // SAFETY: the symbol is an AtomicU64 of a library that is never unloaded.
+    counter.map(|at| unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed))
 }
 
 /// Decides for `request`, opens the choice, and makes sure that cudarc gets it.

@@ -186,6 +186,21 @@ pub const BENCH: &[Step] = &[
             r"^(\d+ same, \d+ faster, \d+ slower, \d+ inconclusive)",
         ],
     ),
+    // As on a device that is in no table.
+    on_gpu(
+        "peaks-measured",
+        &[
+            "bench",
+            "--peaks",
+            "measured",
+            "--only",
+            "wgmma/dense/4096x4096x7168/bf16/cold",
+        ],
+        &[
+            r"^(peaks: measured here, no datasheet): \S+ GB/s by a copy .*, fp8 \S+ TFLOPS by .*, fp32 \S+ TFLOPS by ",
+            r"^(\S+/(?:cold|warm)) +[\d.]+ +[\d.]+-[\d.]+ ",
+        ],
+    ),
     on_gpu(
         "inject",
         &["bench", "inject"],
@@ -210,7 +225,10 @@ pub const BENCH: &[Step] = &[
     on_cpu(
         "cpu-driver-speed",
         &["bench"],
-        &[r"^(\S+) .* thread-instructions", r"no time of a GPU"],
+        &[
+            r"(no time of a GPU and no TFLOPS)",
+            r"^(\S+) +\S+ thread-instructions a second .*, (\d+ a launch)$",
+        ],
     ),
 ];
 

@@ -230,8 +230,15 @@ impl Baselines {
         // Whole or not at all.
         let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(|e| io(&e))?;
         std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| io(&e))?;
-        file.persist(&path).map_err(|e| io(&e))?;
-        Ok(path)
+        readable_by_all(file.as_file()).map_err(|e| io(&e))?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(path),
+            // Somebody else saved one of this name while we measured.
+            Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.check_save(name, false).map(|()| path)
+            }
+            Err(e) => Err(io(&e.error)),
+        }
     }
 
     /// The records of baseline `name`, for a run at `place`.
@@ -244,6 +251,12 @@ impl Baselines {
         }
         Ok(document.records)
     }
+}
+
+/// A temporary file is private; a baseline is not.
+fn readable_by_all(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
 
 fn read(path: &Path) -> Result<Document, BaselineError> {
@@ -431,5 +444,78 @@ mod tests {
             assert!(matches!(error, BaselineError::BadName(_)), "{name}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// Bytes changed, cut out, doubled: an error or, where only spaces were hit, the
+    /// same records; never a panic, other records or another file.
+    #[test]
+    fn a_mutilated_document_never_gives_other_records() {
+        let (_folder, baselines, path) = saved();
+        let good = std::fs::read(&path).unwrap();
+        let records = baselines.load("main", &place()).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut refused = 0;
+        for round in 0..600 {
+            let mut bytes = good.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..bytes.len());
+                let end = (at + random.usize(1..200)).min(bytes.len());
+                match random.u8(..4) {
+                    0 => bytes[at] = random.u8(..),
+                    1 => drop(bytes.drain(at..end)),
+                    2 => bytes.splice(at..at, bytes[at..end].to_vec()).for_each(drop),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            match baselines.load("main", &place()) {
+                Ok(found) => assert_eq!(found, records, "round {round}"),
+                Err(_) => refused += 1,
+            }
+            let error = baselines.save("main", &records, false).unwrap_err();
+            assert!(
+                matches!(error, BaselineError::Exists { .. }),
+                "round {round}"
+            );
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "round {round}");
+        }
+        assert!(refused > 500, "{refused} of 600 refused");
+        let nested = "[".repeat(100_000);
+        std::fs::write(&path, nested).unwrap();
+        assert!(baselines.load("main", &place()).is_err());
+    }
+
+    /// Whole, with a checksum that fits, and timings that no run gives.
+    #[test]
+    fn odd_timings_are_inconclusive_and_no_panic() {
+        use crate::perf::compare::{Rules, Timings, Verdict, compare};
+        let rules = Rules {
+            floor: 0.01,
+            paired: false,
+            seed: 1,
+        };
+        let real = record("a", 100.0, 1).timings;
+        let odd: [Vec<Vec<f64>>; 6] = [
+            vec![],
+            vec![vec![]; 8],
+            vec![vec![], vec![1.0; 40], vec![2.0; 40], vec![3.0; 40]],
+            vec![vec![-1.0; 8]; 8],
+            vec![vec![0.0; 8]; 8],
+            vec![vec![f64::MAX; 8]; 8],
+        ];
+        for microseconds in odd {
+            let folder = tempfile::tempdir().unwrap();
+            let baselines = Baselines::at(folder.path());
+            let mut strange = record("a", 100.0, 1);
+            strange.timings.microseconds = microseconds.clone();
+            baselines.save("x", &[strange], false).unwrap();
+            let loaded = baselines.load("x", &place()).unwrap().swap_remove(0);
+            let side: Timings = loaded.timings;
+            for (a, b) in [(side.clone(), real.clone()), (real.clone(), side)] {
+                let all = compare(&[("a".to_owned(), a, b)], &rules);
+                let same = all[0].verdict == Verdict::Same;
+                assert!(!same, "{microseconds:?}: {:?}", all[0]);
+            }
+        }
     }
 }

@@ -4,13 +4,15 @@ use std::cell::RefCell;
 
 use anyhow::Result;
 
-use super::gemm::{GemmWorkload, Timed, wgmma_workload};
+use super::gemm::{GemmWorkload, Timed, shape_name, wgmma_workload};
+use super::inputs::slot;
+use super::peaks::Unit;
 use super::stopwatch::Cache;
 use super::stream::{StreamWorkload, size_name, stream};
 use super::workload::{Config, Workload};
 use crate::device::{Device, DeviceError, LtError};
 use crate::gemm::cublaslt::CublasLt;
-use crate::gemm::problem::Problem;
+use crate::gemm::problem::{Form, Problem};
 use crate::gemm::simt::{Mma, Simt};
 use crate::gemm::subject::Subject;
 use crate::gemm::wgmma::Wgmma;
@@ -21,12 +23,67 @@ use crate::lowp::OutputType;
 pub enum What {
     /// A memory-bound kernel on so many bytes.
     Stream { name: &'static str, bytes: u64 },
-    /// A subject on a dense m × n × k problem.
-    Dense {
+    /// A subject on a problem.
+    Gemm {
         subject: &'static str,
-        mnk: (usize, usize, usize),
+        shape: Shape,
         output: OutputType,
     },
+}
+
+/// Form and sizes of a GEMM case.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shape {
+    /// m, n, k.
+    Dense(usize, usize, usize),
+    /// Groups of up to `most` rows one after the other, n, k.
+    Contiguous {
+        groups: usize,
+        most: usize,
+        nk: (usize, usize),
+    },
+    /// Groups that own `most` rows each and use some, n, k.
+    Masked {
+        groups: usize,
+        most: usize,
+        nk: (usize, usize),
+    },
+}
+
+impl Shape {
+    /// The problem under the FP8 block recipe.
+    pub fn problem(self, output: OutputType) -> Problem {
+        match self {
+            Shape::Dense(m, n, k) => Problem::dense(m, n, k, output),
+            Shape::Contiguous {
+                groups,
+                most,
+                nk: (n, k),
+            } => Problem::dense(0, n, k, output).with_form(Form::Contiguous {
+                rows: uneven(groups, most, most / 2),
+            }),
+            Shape::Masked {
+                groups,
+                most,
+                nk: (n, k),
+            } => Problem::dense(0, n, k, output).with_form(Form::Masked {
+                max_rows: most,
+                rows: uneven(groups, most, 0),
+            }),
+        }
+    }
+}
+
+/// Rows of each group: one full, one with the least, the others spread between, ragged
+/// as a router leaves them. The same on every run.
+fn uneven(groups: usize, most: usize, least: usize) -> Vec<usize> {
+    (0..groups)
+        .map(|group| match group {
+            0 => most,
+            1 => least,
+            _ => least + slot(5, group as u64, 1 << 20) % (most - least + 1),
+        })
+        .collect()
 }
 
 /// A case by name.
@@ -47,11 +104,14 @@ impl Case {
     pub fn id(&self) -> String {
         let case = match &self.what {
             What::Stream { name, bytes } => format!("{name}/stream/{}", size_name(*bytes)),
-            What::Dense {
+            What::Gemm {
                 subject,
-                mnk: (m, n, k),
+                shape,
                 output,
-            } => format!("{subject}/dense/{m}x{n}x{k}/{}", output.name()),
+            } => {
+                let (form, sizes) = shape_name(&shape.problem(*output));
+                format!("{subject}/{form}/{sizes}/{}", output.name())
+            }
         };
         format!("{case}/{}", self.cache.name())
     }
@@ -61,13 +121,17 @@ impl Case {
     pub fn kernel(&self) -> Option<&'static str> {
         match &self.what {
             What::Stream { name, .. } => stream(name)?.kernel,
-            What::Dense {
-                subject, output, ..
-            } => match (*subject, output) {
-                ("simt", _) => Some("simtFp8Large"),
-                ("mma", _) => Some("mmaFp8Large"),
-                ("wgmma", OutputType::F32) => Some("wgmmaDenseF32"),
-                ("wgmma", _) => Some("wgmmaDenseBf16"),
+            What::Gemm {
+                subject,
+                shape,
+                output,
+            } => match (*subject, shape, output) {
+                ("simt", ..) => Some("simtFp8Large"),
+                ("mma", ..) => Some("mmaFp8Large"),
+                ("wgmma", Shape::Dense(..), OutputType::F32) => Some("wgmmaDenseF32"),
+                ("wgmma", Shape::Dense(..), _) => Some("wgmmaDenseBf16"),
+                ("wgmma", _, OutputType::F32) => Some("wgmmaF32"),
+                ("wgmma", ..) => Some("wgmmaBf16"),
                 _ => None,
             },
         }
@@ -98,16 +162,16 @@ impl Case {
                     device, stream, *bytes, ptx,
                 )?)))
             }
-            What::Dense {
+            What::Gemm {
                 subject,
-                mnk: (m, n, k),
+                shape,
                 output,
-            } => dense(device, subject, Problem::dense(*m, *n, *k, *output), ptx),
+            } => gemm(device, subject, shape.problem(*output), ptx),
         }
     }
 }
 
-fn dense<'d>(
+fn gemm<'d>(
     device: &'d Device,
     subject: &str,
     problem: Problem,
@@ -162,15 +226,40 @@ fn dense<'d>(
     }
 }
 
-/// The shapes of facts.md §5 and a few of §8.
-const SHAPES: [(usize, usize, usize); 7] = [
-    (4096, 7168, 16384),
-    (4096, 4096, 7168),
-    (4096, 24576, 1536),
-    (4096, 2112, 7168),
-    (4096, 7168, 2048),
-    (128, 4096, 7168),
-    (1, 7168, 16384),
+/// Dense shapes of models in use.
+const DENSE: [Shape; 7] = [
+    Shape::Dense(4096, 7168, 16384),
+    Shape::Dense(4096, 4096, 7168),
+    Shape::Dense(4096, 24576, 1536),
+    Shape::Dense(4096, 2112, 7168),
+    Shape::Dense(4096, 7168, 2048),
+    Shape::Dense(128, 4096, 7168),
+    Shape::Dense(1, 7168, 16384),
+];
+
+/// Grouped shapes: training and prefill, then decoding, where weights are most of the
+/// traffic.
+const GROUPED: [Shape; 4] = [
+    Shape::Contiguous {
+        groups: 4,
+        most: 8192,
+        nk: (4096, 4096),
+    },
+    Shape::Contiguous {
+        groups: 8,
+        most: 1024,
+        nk: (7168, 3072),
+    },
+    Shape::Masked {
+        groups: 6,
+        most: 1024,
+        nk: (4096, 4096),
+    },
+    Shape::Masked {
+        groups: 32,
+        most: 192,
+        nk: (6144, 7168),
+    },
 ];
 
 /// All cases, in the order in which they run.
@@ -192,26 +281,71 @@ pub fn all() -> Vec<Case> {
     for name in ["square", "adjacent-difference", "window-sum"] {
         cases.push(stream(name, 256 << 20, Cache::Cold));
     }
-    let dense = |subject, mnk, output, cache| Case {
-        what: What::Dense {
+    let gemm = |subject, shape, output, cache| Case {
+        what: What::Gemm {
             subject,
-            mnk,
+            shape,
             output,
         },
         cache,
     };
-    for mnk in SHAPES {
-        cases.push(dense("wgmma", mnk, OutputType::Bf16, Cache::Cold));
+    for shape in DENSE.into_iter().chain(GROUPED) {
+        cases.push(gemm("wgmma", shape, OutputType::Bf16, Cache::Cold));
     }
-    cases.push(dense("wgmma", SHAPES[1], OutputType::Bf16, Cache::Warm));
-    cases.push(dense("wgmma", SHAPES[1], OutputType::F32, Cache::Cold));
+    cases.push(gemm("wgmma", DENSE[1], OutputType::Bf16, Cache::Warm));
+    cases.push(gemm("wgmma", DENSE[1], OutputType::F32, Cache::Cold));
     for subject in ["cublaslt", "mma"] {
-        for mnk in [SHAPES[0], SHAPES[1]] {
-            cases.push(dense(subject, mnk, OutputType::Bf16, Cache::Cold));
+        for shape in [DENSE[0], DENSE[1]] {
+            cases.push(gemm(subject, shape, OutputType::Bf16, Cache::Cold));
         }
     }
-    cases.push(dense("simt", SHAPES[1], OutputType::F32, Cache::Cold));
+    for shape in [GROUPED[1], GROUPED[2]] {
+        cases.push(gemm("mma", shape, OutputType::Bf16, Cache::Cold));
+    }
+    cases.push(gemm("simt", DENSE[1], OutputType::F32, Cache::Cold));
     cases
+}
+
+/// Cases small enough for the CPU driver.
+pub fn small() -> Vec<Case> {
+    let streams = [
+        "vectorised-sum",
+        "block-tree-sum",
+        "square",
+        "adjacent-difference",
+        "window-sum",
+    ];
+    let streams = streams.map(|name| What::Stream {
+        name,
+        bytes: 4 << 20,
+    });
+    let gemms = ["simt", "mma"].map(|subject| What::Gemm {
+        subject,
+        shape: Shape::Dense(128, 128, 512),
+        output: OutputType::F32,
+    });
+    let cache = Cache::Warm;
+    let whats = streams.into_iter().chain(gemms);
+    whats.map(|what| Case { what, cache }).collect()
+}
+
+/// Cases whose rates stand for what a device can do where no datasheet is known: what
+/// multiplies with, and who; of several the fastest counts.
+pub fn ceilings() -> Vec<(Unit, Case)> {
+    let square = |subject, output| Case {
+        what: What::Gemm {
+            subject,
+            shape: DENSE[1],
+            output,
+        },
+        cache: Cache::Warm,
+    };
+    vec![
+        (Unit::Fp8, square("cublaslt", OutputType::Bf16)),
+        (Unit::Fp8, square("wgmma", OutputType::Bf16)),
+        (Unit::Fp8, square("mma", OutputType::Bf16)),
+        (Unit::Fp32, square("simt", OutputType::F32)),
+    ]
 }
 
 #[cfg(test)]
@@ -229,6 +363,29 @@ mod tests {
         for case in &cases {
             if let What::Stream { name, .. } = &case.what {
                 assert!(stream(name).is_some(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn grouped_cases_are_uneven_and_leave_a_group_empty_where_masked() {
+        for case in all() {
+            let What::Gemm { shape, output, .. } = &case.what else {
+                continue;
+            };
+            let problem = shape.problem(*output);
+            problem.check().unwrap();
+            let rows: Vec<usize> = problem.segments().iter().map(|s| s.rows).collect();
+            match shape {
+                Shape::Dense(..) => assert_eq!(rows.len(), 1),
+                Shape::Contiguous { most, groups, .. } | Shape::Masked { most, groups, .. } => {
+                    assert_eq!((rows.len(), rows[0]), (*groups, *most));
+                    let odd = rows.iter().any(|rows| rows % 128 != 0);
+                    assert!(odd, "{}: {rows:?}", case.id());
+                }
+            }
+            if let Shape::Masked { .. } = shape {
+                assert_eq!(rows[1], 0);
             }
         }
     }

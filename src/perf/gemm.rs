@@ -1,28 +1,25 @@
 //! GEMM workloads: a subject of the GEMM harness, on operands made on the device.
 //!
-//! The check after timing: every element of C must be finite (C starts as NaN), and
-//! one element of each 128 × 128 tile must lie within the bound of its exact f64
-//! dot product. That turns away every tile that is wrong as a whole, at any size; the
-//! full gate is `kernelgate gemm check`.
+//! Dense, m-grouped contiguous and masked forms; groups lie one after the other. The
+//! rates count the rows that are asked for: what masking leaves over is neither
+//! computed nor read. [`super::tiles`] checks what a timed launch left.
 
 use std::cell::RefCell;
 
 use anyhow::{Context, Result};
 
-use super::inputs::{Filler, in_parallel, normal_codes, scales, slot};
+use super::inputs::{Filler, normal_codes, scales};
 use super::peaks::Unit;
 use super::roofline::Work;
+use super::tiles::{self, Expected, TILE};
 use super::workload::{About, Checked, Config, Workload};
 use crate::device::{Buffer, Device};
-use crate::gemm::bound::Arithmetic;
 use crate::gemm::cublaslt::{CublasLt, ReadyCall};
-use crate::gemm::problem::Problem;
+use crate::gemm::problem::{Form, Problem};
 use crate::gemm::subject::{DeviceOperands, Group, Subject};
 use crate::gemm::wgmma::Wgmma;
-use crate::lowp::{E4M3, OutputType};
+use crate::lowp::E4M3;
 
-/// Rows and columns of C that share one exact dot.
-const TILE: usize = 128;
 /// k of one scale.
 const GROUP: usize = 128;
 
@@ -44,7 +41,7 @@ impl Timed {
     }
 }
 
-/// A dense GEMM under the FP8 block recipe.
+/// A GEMM under the FP8 block recipe.
 pub struct GemmWorkload<'d> {
     device: &'d Device,
     timed: Timed,
@@ -58,7 +55,7 @@ pub struct GemmWorkload<'d> {
     b_scale: Buffer<f32>,
     c: Buffer<u8>,
     group_table: Buffer<u64>,
-    group: Group,
+    groups: Vec<Group>,
     code_table: (Buffer<u8>, Vec<f64>),
     scale_table: (Buffer<f32>, Vec<f64>),
 }
@@ -75,18 +72,11 @@ impl<'d> GemmWorkload<'d> {
         if let Some(reason) = timed.subject().refusal(&problem) {
             anyhow::bail!("{reason}");
         }
-        let (m, n, k) = (problem.m, problem.n, problem.k);
-        let groups_k = k.div_ceil(GROUP);
-        let group = Group {
-            a: 0,
-            b: 0,
-            a_scale: 0,
-            b_scale: 0,
-            c: 0,
-            rows: m as u64,
-            depth: k as u64,
-            allocated: m as u64,
-        };
+        let groups = groups(&problem)?;
+        let (n, k) = (problem.n, problem.k);
+        let (groups_k, blocks_n) = (k.div_ceil(GROUP), n.div_ceil(GROUP));
+        let (rows, count) = (problem.c_rows(), groups.len());
+        let words: Vec<u64> = groups.iter().flat_map(Group::words).collect();
         let (codes, factors) = (normal_codes(), scales());
         Ok(GemmWorkload {
             device,
@@ -94,13 +84,13 @@ impl<'d> GemmWorkload<'d> {
             timed,
             filler: Filler::new(device)?,
             seed: 0,
-            a: device.uninitialised(m * k)?,
-            b: device.uninitialised(n * k)?,
-            a_scale: device.uninitialised(m * groups_k)?,
-            b_scale: device.uninitialised(n.div_ceil(GROUP) * groups_k)?,
-            c: device.uninitialised(m * n * problem.output.size())?,
-            group_table: device.upload(&group.words())?,
-            group,
+            a: device.uninitialised(rows * k)?,
+            b: device.uninitialised(count * n * k)?,
+            a_scale: device.uninitialised(rows * groups_k)?,
+            b_scale: device.uninitialised(count * blocks_n * groups_k)?,
+            c: device.uninitialised(rows * n * problem.output.size())?,
+            group_table: device.upload(&words)?,
+            groups,
             code_table: (
                 device.upload(&codes)?,
                 codes
@@ -124,83 +114,13 @@ impl<'d> GemmWorkload<'d> {
             b_scale: self.b_scale.address(),
             c: self.c.address(),
             table: self.group_table.address(),
-            groups: vec![self.group],
+            groups: self.groups.clone(),
         }
     }
 
     /// Seeds of A, B, their scales.
     fn seeds(&self) -> [u64; 4] {
         [1, 2, 3, 4].map(|stream| self.seed.wrapping_mul(8).wrapping_add(stream) << 40)
-    }
-
-    /// The first element of the sample that is outside its bound.
-    fn check_tiles(&self, c: &[u8]) -> (usize, Option<String>) {
-        let (m, n) = (self.problem.m, self.problem.n);
-        let accumulator = self.timed.subject().accumulator(&self.problem);
-        let arithmetic = Arithmetic::of(&self.problem, self.problem.k, accumulator);
-        let weights = arithmetic.truncation_weights();
-        let (down, across) = (m.div_ceil(TILE), n.div_ceil(TILE));
-        let output = self.problem.output;
-        let (size, seed) = (output.size(), self.seed);
-        let expected = Expected {
-            k: self.problem.k,
-            seeds: self.seeds(),
-            codes: &self.code_table.1,
-            scales: &self.scale_table.1,
-            weights: weights.as_deref(),
-        };
-        let failures = in_parallel((down * across) as u64, |tiles| {
-            tiles.into_iter().find_map(|tile| {
-                let (ti, tj) = (tile as usize / across, tile as usize % across);
-                let pick = |salt, start: usize, end: usize| {
-                    start + slot(seed ^ salt, tile, 1 << 20) % (end - start)
-                };
-                let row = pick(11, ti * TILE, ((ti + 1) * TILE).min(m));
-                let col = pick(12, tj * TILE, ((tj + 1) * TILE).min(n));
-                let (want, magnitude, weighted) = expected.at(row, col);
-                let bound = arithmetic.bound(want, arithmetic.accumulation(magnitude, weighted));
-                let at = (row * n + col) * size;
-                let got = output.widen(&c[at..at + size])[0];
-                (!bound.admits(got)).then(|| {
-                    format!(
-                        "C[{row}, {col}] is {got:e}, expected {want:e} within [{:e}, {:e}]",
-                        bound.low, bound.high
-                    )
-                })
-            })
-        });
-        (down * across, failures.into_iter().flatten().next())
-    }
-}
-
-/// The exact result, element by element, from operands made again.
-struct Expected<'a> {
-    k: usize,
-    seeds: [u64; 4],
-    codes: &'a [f64],
-    scales: &'a [f64],
-    weights: Option<&'a [f64]>,
-}
-
-impl Expected<'_> {
-    /// The exact value of C[row, col], with Σ s|ab| and its weighted form.
-    fn at(&self, row: usize, col: usize) -> (f64, f64, f64) {
-        let [a, b, a_scale, b_scale] = self.seeds;
-        let groups_k = self.k.div_ceil(GROUP);
-        let code = |seed, i: usize| self.codes[slot(seed, i as u64, self.codes.len())];
-        let scale = |seed, i: usize| self.scales[slot(seed, i as u64, self.scales.len())];
-        let (mut want, mut magnitude, mut weighted) = (0.0, 0.0, 0.0);
-        for group in 0..groups_k {
-            let factor = scale(a_scale, row * groups_k + group)
-                * scale(b_scale, col / GROUP * groups_k + group);
-            for k in group * GROUP..((group + 1) * GROUP).min(self.k) {
-                let product = factor * code(a, row * self.k + k) * code(b, col * self.k + k);
-                want += product;
-                magnitude += product.abs();
-                weighted += self.weights.map_or(0.0, |w| w[k]) * product.abs();
-            }
-        }
-        (want, magnitude, weighted)
     }
 }
 
@@ -245,65 +165,109 @@ impl Workload for GemmWorkload<'_> {
 
     fn verify(&self) -> Result<Checked> {
         let c = self.c.download()?;
-        let n = self.problem.n;
-        let unwritten = first_not_finite(&c, self.problem.output)
-            .map(|i| format!("C[{}, {}] was not written, or is not finite", i / n, i % n));
-        let (compared, wrong) = self.check_tiles(&c);
+        let expected = Expected {
+            n: self.problem.n,
+            k: self.problem.k,
+            seeds: self.seeds(),
+            codes: &self.code_table.1,
+            scales: &self.scale_table.1,
+        };
+        let accumulator = self.timed.subject().accumulator(&self.problem);
+        let misplaced = tiles::misplaced(&self.problem, &c);
+        let (compared, wrong) =
+            tiles::sampled(&self.problem, accumulator, &expected, self.seed, &c);
         anyhow::ensure!(compared > 0, "no element was compared");
+        let elements = valid_rows(&self.problem) * self.problem.n;
+        let unused = match self.problem.form {
+            Form::Masked { .. } => ", rows past the counts not written",
+            _ => "",
+        };
         Ok(Checked {
             compared,
             strength: format!(
-                "all {} elements finite after poison; one exact f64 dot a {TILE} x {TILE} tile \
-                 within the computed bound",
-                self.problem.m * n
+                "all {elements} elements finite after poison{unused}; one exact f64 dot a {TILE} x \
+                 {TILE} tile within the computed bound"
             ),
-            failure: unwritten.or(wrong),
+            failure: misplaced.or(wrong),
         })
     }
 }
 
-/// Index of the first element that is NaN or infinite.
-fn first_not_finite(c: &[u8], output: OutputType) -> Option<usize> {
-    let size = output.size();
-    let bad = |element: &[u8]| match output {
-        OutputType::F32 => !f32::from_le_bytes(element.try_into().expect("four bytes")).is_finite(),
-        OutputType::Bf16 => element[1] & 0x7f == 0x7f && element[0] & 0x80 != 0,
-        OutputType::F16 => element[1] & 0x7c == 0x7c,
+/// Rows of C that are asked for.
+fn valid_rows(problem: &Problem) -> usize {
+    problem.segments().iter().map(|s| s.rows).sum()
+}
+
+/// Where each group's operands lie: one after the other in each buffer.
+fn groups(problem: &Problem) -> Result<Vec<Group>> {
+    if matches!(problem.form, Form::KGrouped { .. }) {
+        anyhow::bail!("groups along k are not timed");
+    }
+    let (n, k) = (problem.n, problem.k);
+    let (groups_k, blocks_n) = (k.div_ceil(GROUP), n.div_ceil(GROUP));
+    let mut first = 0;
+    let at = |(index, segment): (usize, crate::gemm::problem::Segment)| {
+        let group = Group {
+            a: (first * k) as u64,
+            b: (index * n * k) as u64,
+            a_scale: (first * groups_k) as u64,
+            b_scale: (index * blocks_n * groups_k) as u64,
+            c: (first * n) as u64,
+            rows: segment.rows as u64,
+            depth: k as u64,
+            allocated: segment.allocated as u64,
+        };
+        first += segment.allocated;
+        group
     };
-    in_parallel((c.len() / size) as u64, |range| {
-        let bytes = &c[range.start as usize * size..range.end as usize * size];
-        bytes
-            .chunks_exact(size)
-            .position(bad)
-            .map(|i| i + range.start as usize)
-    })
-    .into_iter()
-    .flatten()
-    .next()
+    Ok(problem.segments().into_iter().enumerate().map(at).collect())
+}
+
+/// The form and sizes of a problem as ids have it: `dense/4096x4096x7168`,
+/// `masked/6x1024x4096x7168` (groups, most rows of a group, n, k).
+pub fn shape_name(problem: &Problem) -> (&'static str, String) {
+    let (n, k) = (problem.n, problem.k);
+    match &problem.form {
+        Form::Contiguous { rows } => {
+            let most = rows.iter().max().unwrap_or(&0);
+            ("contiguous", format!("{}x{most}x{n}x{k}", rows.len()))
+        }
+        Form::Masked { max_rows, rows } => ("masked", format!("{}x{max_rows}x{n}x{k}", rows.len())),
+        Form::Dense | Form::KGrouped { .. } => ("dense", format!("{}x{n}x{k}", problem.m)),
+    }
 }
 
 fn about(subject: &str, config: Config, problem: &Problem) -> About {
-    let (m, n, k) = (problem.m, problem.n, problem.k);
-    let groups_k = k.div_ceil(GROUP);
-    let scales = (m + n.div_ceil(GROUP)) * groups_k * 4;
+    let (form, shape) = shape_name(problem);
+    let (rows, n, k) = (valid_rows(problem), problem.n, problem.k);
+    let busy = problem.segments().iter().filter(|s| s.rows > 0).count();
+    let scales = (rows + busy * n.div_ceil(GROUP)) * k.div_ceil(GROUP) * 4;
     About {
-        case: format!("{subject}/dense/{m}x{n}x{k}/{}", problem.output.name()),
+        case: format!("{subject}/{form}/{shape}/{}", problem.output.name()),
         subject: subject.to_owned(),
-        form: "dense".to_owned(),
-        shape: format!("{m}x{n}x{k}"),
-        mnk: Some((m, n, k)),
+        form: form.to_owned(),
+        shape,
+        mnk: Some((rows, n, k)),
         dtype: "e4m3 x e4m3".to_owned(),
         recipe: format!("a[{}] b[{}]", problem.a, problem.b),
         output: problem.output.name().to_owned(),
         config,
         work: Work {
-            flops: 2.0 * m as f64 * n as f64 * k as f64,
-            read: ((m + n) * k + scales) as f64,
-            written: (m * n * problem.output.size()) as f64,
+            flops: 2.0 * rows as f64 * n as f64 * k as f64,
+            read: ((rows + busy * n) * k + scales) as f64,
+            written: (rows * n * problem.output.size()) as f64,
             unit: unit_of(subject),
         },
         input: "normal, as block quantisation leaves it; scales spread by 25 %".to_owned(),
-        counted: "2mnk; operands, scales and C once".to_owned(),
+        counted: match problem.form {
+            Form::Dense => "2mnk; operands, scales and C once".to_owned(),
+            _ => format!(
+                "valid rows only: {rows} of {} in {busy} of {} groups; 2nk each; their operands, \
+                 scales and C once",
+                problem.c_rows(),
+                problem.segments().len()
+            ),
+        },
     }
 }
 
@@ -317,7 +281,7 @@ fn unit_of(subject: &str) -> Unit {
     }
 }
 
-/// The dense workload of the wgmma kernel, from `ptx` where another build is meant.
+/// The workload of the wgmma kernel, from `ptx` where another build is meant.
 pub fn wgmma_workload<'d>(
     device: &'d Device,
     problem: Problem,
@@ -343,16 +307,45 @@ pub fn wgmma_workload<'d>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lowp::OutputType;
 
     #[test]
-    fn an_unwritten_element_is_found_in_every_output_type() {
-        for output in OutputType::ALL {
-            let one = output.bytes_of(1.5);
-            let mut c = one.repeat(1000);
-            assert_eq!(first_not_finite(&c, output), None);
-            let at = 777 * output.size();
-            c[at..at + output.size()].copy_from_slice(&output.poison());
-            assert_eq!(first_not_finite(&c, output), Some(777), "{}", output.name());
-        }
+    fn grouped_forms_count_their_valid_rows_only() {
+        let masked = Problem::dense(0, 256, 512, OutputType::Bf16).with_form(Form::Masked {
+            max_rows: 96,
+            rows: vec![96, 0, 33],
+        });
+        let about = about("simt", Config::default(), &masked);
+        assert_eq!(about.case, "simt/masked/3x96x256x512/bf16");
+        assert_eq!(about.mnk, Some((129, 256, 512)));
+        assert_eq!(about.work.flops, 2.0 * 129.0 * 256.0 * 512.0);
+        assert_eq!(about.work.written, 129.0 * 256.0 * 2.0);
+        // Two of the three groups have rows: the weights of the third stay where
+        // they are.
+        let scales = (129 + 2 * 2) * 4 * 4;
+        assert_eq!(about.work.read, f64::from((129 + 2 * 256) * 512 + scales));
+        assert!(
+            about
+                .counted
+                .starts_with("valid rows only: 129 of 288 in 2 of 3 groups")
+        );
+    }
+
+    #[test]
+    fn groups_lie_one_after_the_other_with_their_unused_rows() {
+        let masked = Problem::dense(0, 256, 512, OutputType::F32).with_form(Form::Masked {
+            max_rows: 96,
+            rows: vec![96, 0, 33],
+        });
+        let all = groups(&masked).unwrap();
+        let last = all[2];
+        assert_eq!((last.rows, last.allocated, last.depth), (33, 96, 512));
+        assert_eq!((last.a, last.c), (192 * 512, 192 * 256));
+        assert_eq!(
+            (last.b, last.a_scale, last.b_scale),
+            (2 * 256 * 512, 192 * 4, 2 * 2 * 4)
+        );
+        let split = masked.with_form(Form::KGrouped { depths: vec![1] });
+        assert!(groups(&split).is_err());
     }
 }

@@ -28,6 +28,15 @@ impl Unit {
     }
 }
 
+/// What a product reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rate {
+    pub unit: Unit,
+    /// Which.
+    pub case: String,
+    pub tflops: f64,
+}
+
 /// The peaks of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +71,55 @@ impl Peaks {
     /// TFLOPS of `unit` when the clock is `mhz`.
     pub fn tflops_at(&self, unit: Unit, mhz: f64) -> Option<f64> {
         Some(self.tflops(unit)? * mhz / self.boost_mhz?)
+    }
+
+    /// Of a device of which nothing is known.
+    pub fn unknown(name: &str) -> Peaks {
+        Peaks {
+            name: name.to_owned(),
+            fp8: None,
+            fp16: None,
+            fp32: None,
+            bandwidth: None,
+            boost_mhz: None,
+            measured: true,
+            source: String::new(),
+        }
+    }
+
+    /// What was measured on a device: the bandwidth of a copy of so many bytes, and
+    /// of each unit the fastest product. A unit that nobody used has no peak.
+    pub fn measured(name: &str, bandwidth: f64, copied: u64, rates: &[Rate]) -> Peaks {
+        let best = |unit: Unit| {
+            let of_unit = rates.iter().filter(|rate| rate.unit == unit);
+            of_unit.max_by(|a, b| a.tflops.total_cmp(&b.tflops))
+        };
+        let units = [Unit::Fp8, Unit::Fp16, Unit::Fp32];
+        let from: Vec<String> = units
+            .into_iter()
+            .filter_map(|unit| {
+                let rate = best(unit)?;
+                let name = unit.name();
+                Some(format!("{name} {:.1} TFLOPS by {}", rate.tflops, rate.case))
+            })
+            .collect();
+        let matrix = match from.as_slice() {
+            [] => "no product ran, so there are no TFLOPS to compare with".to_owned(),
+            _ => from.join(", "),
+        };
+        let tflops = |unit| best(unit).map(|rate| rate.tflops);
+        Peaks {
+            fp8: tflops(Unit::Fp8),
+            fp16: tflops(Unit::Fp16),
+            fp32: tflops(Unit::Fp32),
+            bandwidth: Some(bandwidth),
+            source: format!(
+                "measured here, no datasheet: {bandwidth:.0} GB/s by a copy of {copied} bytes, \
+                 {matrix}; shares of these are shares of what runs here, not of what the chip \
+                 could do (--peaks FILE gives a datasheet's)"
+            ),
+            ..Peaks::unknown(name)
+        }
     }
 
     /// Reads `--peaks FILE`: TOML with the fields of this struct.
@@ -320,5 +378,60 @@ mod tests {
         ] {
             assert!(Peaks::from_toml(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_unknown_device_gets_what_was_measured_and_nothing_else() {
+        let name = "Somebody's Accelerator 9";
+        assert_eq!(lookup(name), None);
+        let rate = |unit, case: &str, tflops| Rate {
+            unit,
+            case: case.to_owned(),
+            tflops,
+        };
+        let rates = [
+            rate(Unit::Fp8, "mma", 200.0),
+            rate(Unit::Fp8, "cublaslt", 900.0),
+            rate(Unit::Fp32, "simt", 30.0),
+        ];
+        let peaks = Peaks::measured(name, 2000.0, 1 << 28, &rates);
+        assert_eq!(
+            (peaks.fp8, peaks.fp16, peaks.fp32),
+            (Some(900.0), None, Some(30.0))
+        );
+        assert_eq!(peaks.bandwidth, Some(2000.0));
+        assert!(peaks.measured);
+        assert!(
+            peaks.source.contains("900.0 TFLOPS by cublaslt"),
+            "{}",
+            peaks.source
+        );
+        assert!(!peaks.source.contains("mma"), "{}", peaks.source);
+        // No clock is known at which they would hold.
+        assert_eq!(peaks.tflops_at(Unit::Fp8, 1000.0), None);
+        let none = Peaks::measured(name, 2000.0, 1 << 28, &[]);
+        assert_eq!((none.fp8, none.fp32), (None, None));
+        assert!(none.source.contains("no product ran"));
+    }
+
+    /// A ceiling of our own kernels may be passed a little: the floor leaves room.
+    #[test]
+    fn a_measured_ceiling_does_not_make_a_slightly_faster_run_impossible() {
+        use crate::perf::roofline::{Work, floor_us};
+        use crate::perf::stopwatch::Cache;
+        let rates = [Rate {
+            unit: Unit::Fp32,
+            case: "simt".to_owned(),
+            tflops: 30.0,
+        }];
+        let peaks = Peaks::measured("X", 2000.0, 1 << 28, &rates);
+        let work = Work {
+            flops: 30e6 * 100.0,
+            read: 1.0,
+            written: 1.0,
+            unit: Unit::Fp32,
+        };
+        let floor = floor_us(&work, &peaks, Cache::Cold, 0, Some(2000.0));
+        assert!((floor - 80.0).abs() < 1e-9, "{floor}");
     }
 }

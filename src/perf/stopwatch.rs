@@ -132,9 +132,8 @@ impl<'d> Stopwatch<'d> {
         if device.info().driver == Driver::Cpu {
             return Err(DeviceError::NoDevice {
                 message: "timing needs a GPU: kernelgate's CPU driver runs the same kernels, \
-                          but its times say nothing about one; its own speed, in \
-                          thread-instructions a second, is printed by \
-                          `cargo bench -p cpu-driver --bench machine`"
+                          but its times say nothing about one; `kernelgate bench` alone prints \
+                          its own speed, in thread-instructions a second"
                     .to_owned(),
             }
             .into());

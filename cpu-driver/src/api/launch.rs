@@ -1,6 +1,7 @@
 //! Kernel launches: shapes, parameters, and what a fault becomes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::code::Code;
 use super::context::ContextState;
@@ -214,7 +215,10 @@ impl Launch {
             context: context.handle,
             ..self.config.clone()
         };
-        run(kernel, &config, &self.params, memory, observer).map(drop)
+        let stats = run(kernel, &config, &self.params, memory, observer)?;
+        crate::kernelgate_thread_instructions
+            .fetch_add(stats.thread_instructions, Ordering::Relaxed);
+        Ok(())
     }
 
     /// A fault that no observer reported: a line for the user, and its code.

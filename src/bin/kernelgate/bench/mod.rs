@@ -1,5 +1,6 @@
 //! `kernelgate bench`: times the subjects and tells a regression from noise.
 
+mod cpu_driver;
 mod experiments;
 mod profiler;
 mod session;
@@ -9,8 +10,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use kernelgate::device::choice::Driver;
 use kernelgate::exit::{Exit, UsageError};
-use kernelgate::perf::baseline::Baselines;
+use kernelgate::perf::baseline::{BaselineError, Baselines};
 use kernelgate::perf::cases::{Built, Case, all};
 use kernelgate::perf::compare::{Rules, Verdict, compare, overall};
 use kernelgate::perf::record::Record;
@@ -75,7 +77,9 @@ struct Options {
     #[arg(long, global = true, default_value_t = 1.0, value_name = "PERCENT")]
     floor: f64,
     /// Peaks of the device, instead of the built-in table: TOML with name, source
-    /// and any of fp8, fp16, fp32 (TFLOPS), bandwidth (GB/s), boost_mhz.
+    /// and any of fp8, fp16, fp32 (TFLOPS), bandwidth (GB/s), boost_mhz; or the word
+    /// measured, for what a copy and products reach here, as on a device that is not
+    /// in the table.
     #[arg(long, global = true, value_name = "FILE")]
     peaks: Option<PathBuf>,
     /// Commit that the binary was built from; asked of git where not given.
@@ -145,23 +149,34 @@ fn selected(only: &[String]) -> Result<Vec<Case>> {
 }
 
 fn run_cases(arguments: &Arguments) -> Result<Exit> {
-    let cases = selected(&arguments.only)?;
     let baselines = Baselines::at(&arguments.baselines);
     if let Some(name) = &arguments.save {
-        baselines.check_save(name, arguments.overwrite)?;
+        baselines
+            .check_save(name, arguments.overwrite)
+            .map_err(baseline_error)?;
     }
     let device = session::open()?;
+    if device.info().driver == Driver::Cpu {
+        return cpu_driver::run(arguments, &device);
+    }
+    let cases = selected(&arguments.only)?;
     let session = Session::new(&device, &arguments.options)?;
     // A baseline that cannot be used is an error before minutes are spent.
     let before = match &arguments.compare {
-        Some(name) => Some(baselines.load(name, &session.place)?),
+        Some(name) => Some(
+            baselines
+                .load(name, &session.place)
+                .map_err(baseline_error)?,
+        ),
         None => None,
     };
     let (records, skipped) = measure_all(&session, &cases)?;
     table::print(&session, &records, &skipped)?;
     write_files(arguments, &records)?;
     if let Some(name) = &arguments.save {
-        let path = baselines.save(name, &records, arguments.overwrite)?;
+        let path = baselines
+            .save(name, &records, arguments.overwrite)
+            .map_err(baseline_error)?;
         outln!("saved {} cases as {}", records.len(), path.display())?;
     }
     if records.iter().any(|r| r.failure.is_some()) {
@@ -172,7 +187,7 @@ fn run_cases(arguments: &Arguments) -> Result<Exit> {
         return Ok(Exit::CouldNotRun);
     }
     match before {
-        Some(before) => compare_with(&session, &before, &records),
+        Some(before) => compare_with(&session, &before, &records, &skipped),
         None => Ok(Exit::Held),
     }
 }
@@ -219,7 +234,12 @@ fn write_files(arguments: &Arguments, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
-fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Result<Exit> {
+fn compare_with(
+    session: &Session<'_>,
+    before: &[Record],
+    now: &[Record],
+    skipped: &[Skipped],
+) -> Result<Exit> {
     let mut cases = Vec::new();
     for record in now {
         match before.iter().find(|old| old.id == record.id) {
@@ -231,6 +251,14 @@ fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Res
             None => outln!("{}: not in the baseline", record.id)?,
         }
     }
+    // A case that stopped running is no pass.
+    let lost: Vec<_> = skipped
+        .iter()
+        .filter(|(id, _)| before.iter().any(|old| old.id == *id))
+        .collect();
+    for (id, reason) in &lost {
+        outln!("{id}: in the baseline, and skipped here: {reason}")?;
+    }
     let comparisons = compare(
         &cases,
         &Rules {
@@ -240,7 +268,21 @@ fn compare_with(session: &Session<'_>, before: &[Record], now: &[Record]) -> Res
         },
     );
     table::comparisons(&comparisons)?;
-    Ok(exit_of(overall(&comparisons)))
+    Ok(match exit_of(overall(&comparisons)) {
+        Exit::Held if !lost.is_empty() => Exit::CouldNotRun,
+        exit => exit,
+    })
+}
+
+/// A name that cannot be meant is wrong usage, a file that cannot be used is "could
+/// not run".
+fn baseline_error(error: BaselineError) -> anyhow::Error {
+    match error {
+        BaselineError::BadName(_) | BaselineError::Absent(_) | BaselineError::Exists { .. } => {
+            UsageError(error.to_string()).into()
+        }
+        other => other.into(),
+    }
 }
 
 /// A confirmed regression is a failure, doubt is "could not tell".

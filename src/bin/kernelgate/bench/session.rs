@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelgate::device::Device;
 use kernelgate::outln;
+use kernelgate::perf::cases::{Built, ceilings};
 use kernelgate::perf::measure::{Limits, Measured, Plan, measure};
-use kernelgate::perf::peaks::{Peaks, lookup};
+use kernelgate::perf::peaks::{Peaks, Rate, lookup};
 use kernelgate::perf::record::{Place, Record};
 use kernelgate::perf::stats::Summary;
 use kernelgate::perf::stopwatch::{Cache, Stopwatch};
@@ -20,6 +21,8 @@ use super::Options;
 
 /// Bytes of the copy that gives the bandwidth of a device without a datasheet.
 const CEILING_BYTES: u64 = 256 << 20;
+/// `--peaks` with this word measures also where a datasheet is known.
+const MEASURE: &str = "measured";
 
 pub struct Session<'d> {
     pub device: &'d Device,
@@ -57,7 +60,7 @@ impl<'d> Session<'d> {
             device,
             plan,
             limits: Limits {
-                peaks: unknown(&info.name),
+                peaks: Peaks::unknown(&info.name),
                 l2_bytes: hardware.l2_bytes,
                 max_sm_mhz: conditions.max_sm_mhz,
             },
@@ -72,6 +75,7 @@ impl<'d> Session<'d> {
             floor: options.floor / 100.0,
         };
         session.limits.peaks = match &options.peaks {
+            Some(path) if path.as_os_str() == MEASURE => session.measured_peaks()?,
             Some(path) => read_peaks(path)?,
             None => match lookup(&info.name) {
                 Some(peaks) => peaks,
@@ -82,23 +86,47 @@ impl<'d> Session<'d> {
         Ok(session)
     }
 
-    /// An unknown device: its bandwidth is what a copy reaches.
+    /// The bandwidth that a copy reaches and the rates that products reach.
     fn measured_peaks(&self) -> Result<Peaks> {
         let copy = stream("memcpy").context("the copy is built in")?;
         let bytes = CEILING_BYTES.min(self.device.hardware()?.memory_bytes / 8 / 16 * 16);
         let mut workload = StreamWorkload::new(self.device, copy, bytes, None)?;
-        let measured = self.measure(&mut workload, Cache::Cold)?;
-        let time = Summary::of(&measured.timings.microseconds, 1)
-            .context("the copy gave no usable time")?;
-        Ok(Peaks {
-            bandwidth: Some(workload.about().work.bytes() / time.median / 1e3),
-            source: format!(
-                "measured here by a copy of {bytes} bytes; {} is not in the table of datasheets, \
-                 so there are no TFLOPS to compare with (--peaks FILE gives them)",
-                self.place.device
-            ),
-            ..unknown(&self.place.device)
-        })
+        let seconds = self.ceiling(&mut workload, Cache::Cold)?;
+        let bandwidth = workload.about().work.bytes() / seconds / 1e9;
+        drop(workload);
+        let mut rates = Vec::new();
+        for (unit, case) in ceilings() {
+            match case.build(self.device) {
+                Ok(Built::Ready(mut workload)) => {
+                    match self.ceiling(workload.as_mut(), case.cache) {
+                        Ok(seconds) => rates.push(Rate {
+                            unit,
+                            case: case.id(),
+                            tflops: workload.about().work.flops / seconds / 1e12,
+                        }),
+                        Err(error) => outln!("no ceiling from {}: {error:#}", case.id())?,
+                    }
+                }
+                Ok(Built::Skipped(reason)) => outln!("no ceiling from {}: {reason}", case.id())?,
+                Err(error) => outln!("no ceiling from {}: {error:#}", case.id())?,
+            }
+        }
+        Ok(Peaks::measured(
+            &self.place.device,
+            bandwidth,
+            bytes,
+            &rates,
+        ))
+    }
+
+    /// Seconds of a case whose result is right.
+    fn ceiling(&self, workload: &mut dyn Workload, cache: Cache) -> Result<f64> {
+        let measured = self.measure(workload, cache)?;
+        if let Some(failure) = measured.failure() {
+            anyhow::bail!("{failure}");
+        }
+        let time = Summary::of(&measured.timings.microseconds, 1).context("no usable time")?;
+        Ok(time.median / 1e6)
     }
 
     pub fn measure(&self, workload: &mut dyn Workload, cache: Cache) -> Result<Measured> {
@@ -117,19 +145,6 @@ impl<'d> Session<'d> {
             &self.place,
         )
         .map_err(anyhow::Error::msg)
-    }
-}
-
-fn unknown(name: &str) -> Peaks {
-    Peaks {
-        name: name.to_owned(),
-        fp8: None,
-        fp16: None,
-        fp32: None,
-        bandwidth: None,
-        boost_mhz: None,
-        measured: true,
-        source: String::new(),
     }
 }
 
