@@ -119,7 +119,7 @@ fn a_program_or_an_answers_file_that_is_not_there_is_said_by_name() {
         "--answers",
         "/nowhere/answers.toml",
     ]);
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/nowhere/answers.toml"));
 }
 

@@ -17,7 +17,7 @@ struct Args {
     json: bool,
 
     /// Run both variants at this one size, on exact inputs, and stop.
-    #[arg(long, value_name = "ELEMENTS")]
+    #[arg(long, value_name = "ELEMENTS", allow_negative_numbers = true)]
     n: Option<usize>,
 
     /// Expect the opposite of this claim, to see that it is able to fail: the run

@@ -51,7 +51,7 @@ pub(super) fn advice(code: u32) -> Option<String> {
     const OF_AN_ACCESS: [u32; 5] = [700, 714, 716, 717, 719];
     match code {
         TIMEOUT => Some(
-            "the kernel did not end in its time, or waits for something that never comes. \
+            "The kernel did not end in its time, or waits for something that never comes. \
              KERNELGATE_BUDGET sets the time on the CPU driver, whose line above says where \
              the kernel was"
                 .into(),

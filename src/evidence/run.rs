@@ -89,7 +89,7 @@ fn rank_variables(step: &Step) -> anyhow::Result<Vec<Vec<(String, String)>>> {
         .collect())
 }
 
-fn binary(bin_dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn binary(bin_dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let file = bin_dir.join(name);
     ensure!(
         file.is_file(),

@@ -11,6 +11,7 @@ use super::normalise::Normal;
 use super::plan::{Compare, Needs, Plan, Step};
 use super::run::{self, Place, Ran};
 use super::transcript::Transcript;
+use crate::exit::UsageError;
 
 /// What both directions need.
 pub struct Session<'a> {
@@ -61,7 +62,7 @@ struct Probe {
 impl Machine {
     /// Asks one of the binaries, so that this process holds no context.
     pub fn of(bin_dir: &Path) -> anyhow::Result<Machine> {
-        let program = std::path::absolute(bin_dir.join("ci_gate"))?;
+        let program = run::binary(bin_dir, "ci_gate")?;
         let ran = run::command(&[program, "--fixed".into(), "--json".into()])?;
         ensure!(
             ran.exit == 0,
@@ -135,15 +136,31 @@ impl Session<'_> {
     pub fn steps(&self) -> anyhow::Result<Vec<&'static Step>> {
         let steps = self.plan.steps();
         for name in self.only {
-            ensure!(
-                steps.iter().any(|step| step.name == name),
-                "there is no step `{name}`; the steps are {}",
-                steps.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
-            );
+            if steps.iter().all(|step| step.name != name) {
+                let names: Vec<_> = steps.iter().map(|s| s.name).collect();
+                return Err(UsageError(format!(
+                    "there is no step `{name}` in this plan; its steps are {}",
+                    names.join(", ")
+                ))
+                .into());
+            }
         }
         let wanted =
             |step: &&Step| self.only.is_empty() || self.only.iter().any(|n| n == step.name);
         Ok(steps.iter().filter(wanted).collect())
+    }
+
+    /// # Errors
+    /// This device has no folder: every step would only say so again.
+    pub fn require_evidence(&self, machine: &Machine) -> anyhow::Result<()> {
+        let folder = self.folder(machine);
+        ensure!(
+            folder.is_dir(),
+            "there is no evidence of this device: {} is not there; `kernelgate evidence record` \
+             makes it",
+            folder.display()
+        );
+        Ok(())
     }
 
     /// Runs a step and keeps its transcript if it did what the plan says. The

@@ -91,11 +91,17 @@ impl Transcript {
 
     /// Writes `folder/name.txt`, whole or not at all.
     pub fn write(&self, folder: &Path, name: &str) -> anyhow::Result<()> {
+        let file = folder.join(format!("{name}.txt"));
+        self.put(folder, &file)
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn put(&self, folder: &Path, file: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder)?;
         let mut part = tempfile::NamedTempFile::new_in(folder)?;
         std::io::Write::write_all(&mut part, self.text().as_bytes())?;
         readable_by_all(part.as_file())?;
-        part.persist(folder.join(format!("{name}.txt")))?;
+        part.persist(file)?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 use super::spec::Spec;
 use super::worker::{Answer, Hello};
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +32,19 @@ pub enum Outcome {
     Fault(String),
     TimedOut,
     Error(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Ran(bytes) => write!(f, "{} bytes of outputs", bytes.len()),
+            Outcome::NeedsSm(sm) => write!(f, "needs sm_{sm}"),
+            Outcome::Unsupported(why) => write!(f, "not supported: {why}"),
+            Outcome::Fault(why) => write!(f, "faulted: {why}"),
+            Outcome::TimedOut => f.write_str("no answer in time"),
+            Outcome::Error(why) => write!(f, "cannot be run: {why}"),
+        }
+    }
 }
 
 /// The device, and one outcome a form in the order of the forms.

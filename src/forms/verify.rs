@@ -7,6 +7,7 @@ use super::runner::{Outcome, Run};
 use super::spec::Spec;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// What became of one form.
@@ -23,6 +24,32 @@ pub enum Verdict {
     Broken(String),
     /// No recording, or one of another version of the form.
     NoRecording(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Pass => f.write_str("the recorded bits"),
+            Verdict::Differs(how) => write!(f, "other bits: {how}"),
+            Verdict::NeedsSm(sm) => write!(f, "needs sm_{sm}"),
+            Verdict::Unsupported(why) => write!(f, "not supported: {why}"),
+            Verdict::Broken(why) => write!(f, "did not run: {why}"),
+            Verdict::NoRecording(why) => write!(f, "nothing to compare with: {why}"),
+        }
+    }
+}
+
+/// The labels that the families of `specs` have recordings of under `dir`.
+pub fn labels(specs: &[Spec], dir: &Path) -> BTreeSet<String> {
+    let families: BTreeSet<&str> = specs.iter().map(|s| s.family.as_str()).collect();
+    let files = families
+        .into_iter()
+        .filter_map(|family| std::fs::read_dir(dir.join(family)).ok())
+        .flat_map(|folder| folder.flatten().map(|entry| entry.path()));
+    files
+        .filter(|file| file.extension().is_some_and(|e| e == "rec"))
+        .filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned()))
+        .collect()
 }
 
 /// One verdict a form, in the order of the forms.

@@ -64,7 +64,7 @@ struct Common {
     #[arg(long)]
     bin_dir: PathBuf,
     /// Runs of each command whose exit code is a claim (ci_gate).
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Only the steps with these names.
     #[arg(long, value_name = "STEP")]
@@ -88,6 +88,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             })
         }
         Command::Verify { common, evidence } => {
+            with_session(common, evidence, |session, machine| {
+                session.require_evidence(machine)
+            })?;
             let exit = each_step(common, evidence, |session, step, machine| {
                 session.verify(step, machine)
             })?;
@@ -127,6 +130,7 @@ fn with_session<T>(
         tool: backend.describe(),
         has_tool: &|tool| backend.has(tool),
     };
+    session.steps()?;
     let machine = Machine::of(&common.bin_dir)?;
     body(&session, &machine)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use kernelgate::exit::Exit;
+use kernelgate::exit::{Exit, UsageError};
 use kernelgate::forms::runner::{self, Options, Outcome, Run};
 use kernelgate::forms::spec::{self, Spec};
 use kernelgate::forms::verify::{self, Verdict};
@@ -10,6 +10,8 @@ use kernelgate::forms::{table, work};
 use kernelgate::outln;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::given;
 
 /// One tiny PTX file per instruction form: run them on the driver that
 /// KERNELGATE_DRIVER chooses, record their outputs, compare with a recording.
@@ -63,10 +65,10 @@ struct How {
     #[command(flatten)]
     select: Select,
     /// Children at a time; the machine's cores, at most 8, if not given.
-    #[arg(long)]
+    #[arg(long, value_parser = given::at_least_one)]
     jobs: Option<usize>,
     /// Seconds one form may take.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 }
 
@@ -87,7 +89,7 @@ struct Record {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Name of the device in file names, such as h200.
-    #[arg(long)]
+    #[arg(long, value_parser = given::name)]
     label: String,
     /// Commit that the binary was built from.
     #[arg(long)]
@@ -111,6 +113,7 @@ struct Verify {
 
 #[derive(Args)]
 struct Generate {
+    /// The folder of the forms.
     #[arg(long, default_value = "forms")]
     forms_dir: PathBuf,
 }
@@ -127,7 +130,25 @@ pub fn run(forms: &Forms) -> Result<Exit> {
 }
 
 fn selected(select: &Select) -> Result<Vec<Spec>> {
+    if !select.forms_dir.is_dir() {
+        return Err(UsageError(format!(
+            "there is no folder {}; --forms-dir names the one of the forms, `forms` in the \
+             repository",
+            select.forms_dir.display()
+        ))
+        .into());
+    }
     let mut specs = spec::load_all(&select.forms_dir)?;
+    if let Some(stray) = select
+        .only
+        .iter()
+        .find(|text| specs.iter().all(|s| !s.id().contains(*text)))
+    {
+        return Err(UsageError(format!(
+            "--only {stray}: no form has that in its family/name; see `kernelgate forms list`"
+        ))
+        .into());
+    }
     if !select.only.is_empty() {
         specs.retain(|s| select.only.iter().any(|text| s.id().contains(text)));
     }
@@ -184,7 +205,7 @@ fn run_forms(args: &RunForms) -> Result<Exit> {
             Outcome::Ran(_) => {}
             other => {
                 bad += 1;
-                outln!("{}: {other:?}", spec.id())?;
+                outln!("{}: {other}", spec.id())?;
             }
         }
     }
@@ -211,7 +232,7 @@ fn record(args: &Record) -> Result<Exit> {
     for (spec, outcome) in specs.iter().zip(&run.outcomes) {
         if !matches!(outcome, Outcome::Ran(_)) {
             missing += 1;
-            outln!("not recorded: {}: {outcome:?}", spec.id())?;
+            outln!("not recorded: {}: {outcome}", spec.id())?;
         }
     }
     outln!(
@@ -232,6 +253,19 @@ fn verify(args: &Verify) -> Result<Exit> {
     let select = &args.how.select;
     let specs = selected(select)?;
     let recordings = args.recordings.as_ref().unwrap_or(&select.forms_dir);
+    let labels = verify::labels(&specs, recordings);
+    if !labels.contains(&args.against) {
+        return Err(UsageError(format!(
+            "--against {}: there is no such recording under {}; there {}",
+            args.against,
+            recordings.display(),
+            match labels.len() {
+                0 => "is none at all".to_owned(),
+                _ => format!("are: {}", labels.into_iter().collect::<Vec<_>>().join(", ")),
+            }
+        ))
+        .into());
+    }
     let run = execute(&args.how, &specs)?;
     let verdicts = verify::verify(&specs, &run, recordings, &args.against)?;
     let (mut passed, mut failed, mut older) = (0, 0, 0);
@@ -248,7 +282,7 @@ fn verify(args: &Verify) -> Result<Exit> {
             }
             other => {
                 failed += 1;
-                outln!("FAIL {}: {other:?}", spec.id())?;
+                outln!("FAIL {}: {other}", spec.id())?;
             }
         }
     }
@@ -270,7 +304,8 @@ fn verify(args: &Verify) -> Result<Exit> {
 }
 
 fn generate(dir: &Path) -> Result<Exit> {
-    let written = table::write(dir)?;
+    let written =
+        table::write(dir).with_context(|| format!("cannot write forms to {}", dir.display()))?;
     outln!("{written} forms under {}", dir.display())?;
     Ok(Exit::Held)
 }

@@ -114,6 +114,15 @@ fn grade_testing(args: &TestingArgs) -> anyhow::Result<Grade> {
 
 /// The trial's report, from the one line that the program prints.
 fn trial(program: &Path, finished: &Finished, seed: u64) -> anyhow::Result<Trial> {
+    if finished.code == Some(2) && finished.stderr.contains("'--trial'") {
+        return Err(UsageError(format!(
+            "{} is no build of the exercise: it does not know --trial. Expected the program of \
+             src/bin/testing_starter.rs; `{}` builds it, --bin names it",
+            program.display(),
+            build_command("testing_starter")
+        ))
+        .into());
+    }
     if finished.code != Some(0) {
         bail!(
             "{} --trial ended {} before it reported: {}",
@@ -126,7 +135,14 @@ fn trial(program: &Path, finished: &Finished, seed: u64) -> anyhow::Result<Trial
         );
     }
     let report = finished.stdout.lines().rfind(|line| line.starts_with('{'));
-    let report = report.ok_or_else(|| anyhow!("{} printed no report", program.display()))?;
+    let report = report.ok_or_else(|| {
+        anyhow!(
+            "{} printed no report; expected the program of src/bin/testing_starter.rs, which \
+             `{}` builds",
+            program.display(),
+            build_command("testing_starter")
+        )
+    })?;
     let trial: Trial = serde_json::from_str(report)
         .with_context(|| format!("reading the report of {}", program.display()))?;
     if trial.seed != seed {
@@ -159,8 +175,29 @@ fn grade_memory_bugs(args: &MemoryBugsArgs) -> anyhow::Result<Grade> {
         .arg(&program)
         .arg("--json");
     let finished = process::run(&mut command, LIMIT)?;
+    refuse_another_program(&program, &finished)?;
     refuse_what_did_not_run(&finished)?;
     Ok(memory_bugs::judge(&finished, device))
+}
+
+/// Another program's run says nothing about the exercise either.
+fn refuse_another_program(program: &Path, finished: &Finished) -> anyhow::Result<()> {
+    let expected = format!(
+        "expected the program of src/bin/memory_bugs.rs; `{}` builds it, --bin names it",
+        build_command("memory_bugs")
+    );
+    if let Some(lesson) = memory_bugs::other_lesson(finished) {
+        return Err(UsageError(format!(
+            "{} is no build of the exercise: its report is of the lesson {lesson}; {expected}",
+            program.display()
+        ))
+        .into());
+    }
+    // What compute-sanitizer and ours return for a target that never reached CUDA.
+    if finished.code == Some(255) && memory_bugs::printed_nothing(finished) {
+        bail!("{} never reached CUDA; {expected}", program.display());
+    }
+    Ok(())
 }
 
 /// A run that never reached a device says nothing about the student's program.
@@ -181,7 +218,14 @@ fn refuse_what_did_not_run(finished: &Finished) -> anyhow::Result<()> {
 
 fn answers_file(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
-        return Ok(path.to_owned());
+        return match path.is_file() {
+            true => Ok(path.to_owned()),
+            false => Err(UsageError(format!(
+                "there is no answers file {}; exercises/testing/answers.toml is one to start from",
+                path.display()
+            ))
+            .into()),
+        };
     }
     let name = "exercises/testing/answers.toml";
     [PathBuf::from(name), source(name)]

@@ -6,6 +6,7 @@ mod driver_path;
 mod evidence;
 mod forms;
 mod gemm;
+mod given;
 mod grade;
 mod moe;
 mod programs;
@@ -68,5 +69,29 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         CommandLine::command().debug_assert();
+    }
+
+    /// What `--help` would leave blank.
+    fn silent(command: &clap::Command, path: &str) -> Vec<String> {
+        let path = format!("{path}{} ", command.get_name());
+        let mut silent = Vec::new();
+        if command.get_about().is_none() {
+            silent.push(path.clone());
+        }
+        for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
+            if argument.get_help().is_none() {
+                silent.push(format!("{path}{}", argument.get_id()));
+            }
+        }
+        for inner in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            silent.extend(self::silent(inner, &path));
+        }
+        silent
+    }
+
+    #[test]
+    fn every_command_and_every_flag_says_what_it_is_for() {
+        let silent = silent(&CommandLine::command(), "");
+        assert!(silent.is_empty(), "no help for: {silent:#?}");
     }
 }

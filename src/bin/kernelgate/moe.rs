@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::given;
 use anyhow::{Result, bail};
 use arguments::{JobArguments, LayerArguments, seconds};
 use clap::{Args, Subcommand, ValueEnum};
@@ -47,10 +48,10 @@ struct Check {
     #[arg(long = "case", value_delimiter = ',')]
     cases: Vec<String>,
     /// Instead of the cases, so many shapes with drawn sizes
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = given::at_least_one)]
     sweep: Option<usize>,
     /// Largest hidden and intermediate size of the sweep
-    #[arg(long, default_value_t = 320)]
+    #[arg(long, default_value_t = 320, value_parser = given::at_least_one)]
     largest: usize,
     /// Iterations of each case instead of its own number
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -75,6 +76,7 @@ struct Faults {
     job: JobArguments,
     #[command(flatten)]
     layer: LayerArguments,
+    /// One JSON document instead of text
     #[arg(long)]
     json: bool,
     /// A Markdown table instead of text
@@ -88,8 +90,10 @@ struct Bench {
     job: JobArguments,
     #[command(flatten)]
     layer: LayerArguments,
+    /// Timed runs of each stage
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// One JSON document instead of text
     #[arg(long)]
     json: bool,
 }
@@ -108,6 +112,7 @@ struct LossRun {
     /// The timeout of the jobs
     #[arg(long, default_value_t = 20.0)]
     timeout: f64,
+    /// libnccl.so.2 or its folder
     #[arg(long, value_name = "PATH")]
     nccl: Option<PathBuf>,
 }
@@ -210,8 +215,12 @@ fn chosen(arguments: &Check, ranks: usize) -> Result<Vec<Case>> {
             .iter()
             .find(|name| cases.iter().all(|case| case.name != **name))
         {
-            let mut names: Vec<&str> = cases.iter().map(|case| case.name).collect();
-            names.dedup();
+            let mut names: Vec<&str> = Vec::new();
+            for case in &cases {
+                if !names.contains(&case.name) {
+                    names.push(case.name);
+                }
+            }
             return Err(UsageError(format!(
                 "there is no case `{unknown}`; the cases are: {}",
                 names.join(", ")

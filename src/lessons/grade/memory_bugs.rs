@@ -91,6 +91,24 @@ pub fn could_not_run(run: &Finished) -> Option<String> {
         .map(|ended| ended.error)
 }
 
+/// The lesson that the program's report is of, if that is another one.
+pub fn other_lesson(run: &Finished) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        lesson: String,
+    }
+    json_lines::<Named>(&run.stdout)
+        .map(|named| named.lesson)
+        .find(|lesson| lesson != "memory_bugs")
+}
+
+/// Neither a report nor an error.
+pub fn printed_nothing(run: &Finished) -> bool {
+    json_lines::<serde_json::Value>(&run.stdout)
+        .next()
+        .is_none()
+}
+
 /// The program's own line among those of the tool.
 fn report(stdout: &str) -> Result<Report, String> {
     json_lines(stdout).next().ok_or_else(|| {

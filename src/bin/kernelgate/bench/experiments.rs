@@ -14,13 +14,15 @@ use kernelgate::perf::stream::{STREAMS, StreamWorkload};
 use kernelgate::perf::workload::Workload;
 use kernelgate::{errln, outln};
 
+use crate::given;
+
 use super::session::{Session, open, progress};
 use super::{Options, exit_of, selected, table};
 
 #[derive(Args)]
 pub struct Aa {
     /// Comparisons of each kind: interleaved, and with an earlier run.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = given::at_least_one)]
     comparisons: usize,
 }
 

@@ -19,6 +19,8 @@ use kernelgate::perf::record::Record;
 use kernelgate::{errln, outln};
 use session::Session;
 
+use crate::given;
+
 /// Time the kernels: median, interval, rates and roofline for each case.
 ///
 /// Without an action: runs the cases, and saves or compares a baseline.
@@ -74,7 +76,13 @@ struct Options {
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
     /// Smallest difference that counts, in percent.
-    #[arg(long, global = true, default_value_t = 1.0, value_name = "PERCENT")]
+    #[arg(
+        long,
+        global = true,
+        default_value_t = 1.0,
+        value_name = "PERCENT",
+        allow_negative_numbers = true
+    )]
     floor: f64,
     /// Peaks of the device, instead of the built-in table: TOML with name, source
     /// and any of fp8, fp16, fp32 (TFLOPS), bandwidth (GB/s), boost_mhz; or the word
@@ -150,10 +158,16 @@ fn selected(only: &[String]) -> Result<Vec<Case>> {
 
 fn run_cases(arguments: &Arguments) -> Result<Exit> {
     let baselines = Baselines::at(&arguments.baselines);
+    for name in [&arguments.save, &arguments.compare].into_iter().flatten() {
+        given::name(name).map_err(|why| UsageError(format!("baseline `{name}`: {why}")))?;
+    }
     if let Some(name) = &arguments.save {
         baselines
             .check_save(name, arguments.overwrite)
             .map_err(baseline_error)?;
+    }
+    for file in [&arguments.json, &arguments.html].into_iter().flatten() {
+        given::writable(file)?;
     }
     let device = session::open()?;
     if device.info().driver == Driver::Cpu {

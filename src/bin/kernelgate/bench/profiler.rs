@@ -18,13 +18,15 @@ use kernelgate::perf::cases::{Built, Case};
 use kernelgate::perf::stats::median_of;
 use kernelgate::perf::stopwatch::{Cache, Flush};
 
+use crate::given;
+
 use super::session::{Session, open};
 use super::{Options, selected};
 
 #[derive(Args)]
 pub struct LaunchOnly {
     /// Launches of each case.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = given::at_least_one)]
     times: usize,
     /// Empty L2 before each launch of a cold case, as the stopwatch does.
     #[arg(long)]
@@ -43,7 +45,7 @@ pub struct AgainstNcu {
     #[arg(long, default_value_t = 2.0)]
     within: f64,
     /// Launches that ncu times for each case.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = given::at_least_one)]
     times: usize,
 }
 

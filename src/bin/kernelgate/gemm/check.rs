@@ -16,6 +16,8 @@ use kernelgate::lowp::{OutputType, Recipe};
 use kernelgate::{errln, outln};
 use serde::Serialize;
 
+use crate::given;
+
 use super::progress::Progress;
 use super::subjects::{Found, find};
 
@@ -29,7 +31,7 @@ pub struct Arguments {
     #[arg(long, default_value = "all")]
     subject: String,
     /// This many random cases instead of the ladder
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = given::at_least_one)]
     cases: Option<usize>,
     /// The shapes of models in use instead of the ladder
     #[arg(long)]
@@ -40,6 +42,7 @@ pub struct Arguments {
     /// One case: "m,n,k"
     #[arg(long, value_name = "M,N,K")]
     only: Option<String>,
+    /// Seed of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Largest m of random cases

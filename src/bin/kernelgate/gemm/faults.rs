@@ -18,6 +18,8 @@ use kernelgate::gemm::{
 };
 use kernelgate::{errln, out};
 
+use crate::given;
+
 use super::progress::Progress;
 use super::subjects::{Found, find};
 
@@ -29,6 +31,7 @@ pub struct Arguments {
     /// Only this fault (repeat for more)
     #[arg(long, value_name = "NAME")]
     fault: Vec<String>,
+    /// Seed of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Add cases with k = 16,384, for a GPU
@@ -96,6 +99,9 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit> {
+    if let Some(path) = &arguments.out {
+        given::writable(path)?;
+    }
     let faults = arguments.faults()?;
     let device = Device::open()?;
     errln!("{}", device.banner());

@@ -17,6 +17,7 @@ pub struct Arguments {
     /// "m,n,k" of the problem
     #[arg(long, value_name = "M,N,K", default_value = "32,256,1024")]
     shape: String,
+    /// Seed of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// One JSON document

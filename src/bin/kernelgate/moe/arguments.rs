@@ -9,6 +9,8 @@ use kernelgate::exit::UsageError;
 use kernelgate::moe::job::Job;
 use kernelgate::moe::shape::{Layout, Shape};
 
+use crate::given;
+
 /// The ranks of a job.
 #[derive(Args)]
 pub struct JobArguments {
@@ -24,12 +26,18 @@ pub struct JobArguments {
     /// libnccl.so.2 or its folder (default: KERNELGATE_NCCL, then well-known places)
     #[arg(long, value_name = "PATH")]
     nccl: Option<PathBuf>,
+    /// Seed of routing, weights and inputs
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl JobArguments {
     pub fn job(&self) -> Result<Job> {
+        if let Some(missing) = self.nccl.as_ref().filter(|path| !path.exists()) {
+            return Err(
+                UsageError(format!("--nccl {}: it is not there", missing.display())).into(),
+            );
+        }
         Ok(Job {
             ranks: usize::from(self.ranks),
             processes: self.processes,
@@ -66,14 +74,16 @@ pub enum LayoutArgument {
 /// What is run.
 #[derive(Args)]
 pub struct LayerArguments {
+    /// Sizes of the layer
     #[arg(long, value_enum, default_value = "small")]
     shape: Preset,
     /// Experts (default: the shape's; for `small` 8, or two a rank if that is more)
     #[arg(long)]
     experts: Option<usize>,
     /// About so many tokens a rank
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = given::at_least_one)]
     pub tokens: usize,
+    /// How the rows of the experts lie in memory
     #[arg(long, value_enum, default_value = "both")]
     layout: LayoutArgument,
 }

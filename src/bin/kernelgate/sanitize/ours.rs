@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,7 +13,7 @@ use kernelgate::out;
 
 use super::flags::Arguments;
 use super::outcome::{Ended, Launches, Outcome};
-use crate::driver_path;
+use crate::{driver_path, given};
 
 /// Runs PROGRAM on `library` and reads what the driver left behind.
 ///
@@ -83,20 +82,7 @@ fn check_files(config: &Config) -> anyhow::Result<()> {
     for (flag, pattern) in [("--log-file", &config.log_file), ("--save", &config.save)] {
         let Some(pattern) = pattern else { continue };
         let path = config::expand(pattern)?;
-        let path = Path::new(&path);
-        let existed = path.symlink_metadata().is_ok();
-        // A pipe or device is not opened twice: its reader would see an end.
-        if existed && !path.is_file() && !path.is_dir() {
-            continue;
-        }
-        File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .with_context(|| format!("{flag}: cannot write {}", path.display()))?;
-        if !existed {
-            let _ = std::fs::remove_file(path);
-        }
+        given::writable(Path::new(&path)).context(flag)?;
     }
     Ok(())
 }

@@ -1,0 +1,76 @@
+//! What is given on the command line, checked before a long run and not after it.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// For clap: a number of things of which none would be a run that checks nothing.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("expected a number of at least 1".into()),
+    }
+}
+
+/// For clap: a part of a file's name.
+pub fn name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(plain) {
+        return Err("expected letters, digits, `-`, `_` and `.`".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// Tries a file that is to be written at the end, and leaves it as it was.
+///
+/// # Errors
+/// Names the file.
+pub fn writable(path: &Path) -> anyhow::Result<()> {
+    let existed = path.symlink_metadata().is_ok();
+    // A pipe or device is not opened twice: its reader would see an end.
+    if existed && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_can_be_written_is_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        writable(&file).unwrap();
+        assert!(!file.exists(), "it was not there before");
+        std::fs::write(&file, "text").unwrap();
+        writable(&file).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+        let error = writable(&folder.path().join("no/f")).unwrap_err();
+        assert!(error.to_string().contains("no/f"), "{error}");
+        assert!(writable(folder.path()).is_err(), "a folder is no file");
+    }
+
+    #[test]
+    fn none_and_paths_are_refused() {
+        assert_eq!(at_least_one("3"), Ok(3));
+        for wrong in ["0", "-1", "x", ""] {
+            assert!(at_least_one(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(name("h200").as_deref(), Ok("h200"));
+        for wrong in ["a/b", "..", "", "a b"] {
+            assert!(name(wrong).is_err(), "{wrong}");
+        }
+    }
+}
