@@ -157,6 +157,7 @@ fn timed<O: Observer>(case: &Case, kernel: &Kernel, observer: &mut O) -> (f64, S
         dynamic_shared: 0,
         cooperative: false,
         instruction_budget: u64::MAX,
+        stack: 0,
         context: 1,
     };
     let mut rates = Vec::new();

@@ -2,9 +2,12 @@
 
 mod support;
 
-use cuda::machine::launch::Fault;
+use std::time::{Duration, Instant};
+
+use cuda::machine::launch::{Fault, LOCAL_LIMIT};
 use cuda::machine::printf;
-use support::Host;
+use cuda::ptx::ast::StateSpace;
+use support::{Host, Strict};
 
 const MODULE: &str = r#"
 .version 8.0
@@ -35,6 +38,24 @@ DONE: st.param.b32 [r], %r8; ret;
   ld.param.u32 %r1, [n];
   { .param .b32 a0; st.param.b32 [a0], %r1; .param .b32 b0; call.uni (b0), forever, (a0); ld.param.b32 %r2, [b0]; }
   st.param.b32 [r], %r2; ret;
+}
+.func silent() { call silent; ret; }
+.func (.param .b32 r) depth(.param .b32 n) {
+  .reg .b32 %r<4>; .reg .pred %p<2>;
+  ld.param.u32 %r1, [n]; mov.u32 %r3, 0;
+  setp.eq.u32 %p1, %r1, 0; @%p1 bra DONE;
+  add.s32 %r2, %r1, -1;
+  { .param .b32 a0; st.param.b32 [a0], %r2; .param .b32 b0; call.uni (b0), depth, (a0); ld.param.b32 %r3, [b0]; }
+  add.s32 %r3, %r3, 1;
+DONE: st.param.b32 [r], %r3; ret;
+}
+.visible .entry silently() { call silent; ret; }
+.visible .entry deep(.param .u64 p, .param .u32 n) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>;
+  ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mad.wide.u32 %rd2, %r2, 4, %rd1;
+  sub.s32 %r1, %r1, %r2;
+  { .param .b32 a0; st.param.b32 [a0], %r1; .param .b32 b0; call.uni (b0), depth, (a0); ld.param.b32 %r3, [b0]; }
+  st.global.u32 [%rd2], %r3; ret;
 }
 .visible .entry recursive(.param .u64 p) {
   .reg .b32 %r<9>; .reg .b64 %rd<9>;
@@ -102,11 +123,53 @@ fn indirect_calls_go_where_each_lane_points() {
 }
 
 #[test]
-fn endless_recursion_is_a_stack_overflow() {
+fn endless_recursion_is_a_stack_overflow_within_a_second() {
+    let mut host = Host::new(MODULE);
+    let out = host.alloc(256);
+    for stack in [0, LOCAL_LIMIT] {
+        host.stack = stack;
+        for (kernel, params) in [("endless", &[out][..]), ("silently", &[])] {
+            let start = Instant::now();
+            let ran = host.launch(kernel, 4, 256, params);
+            let Err(Fault::StackOverflow { message, .. }) = ran else {
+                panic!("{kernel}: {ran:?}");
+            };
+            assert!(message.contains("stack overflow in a call of"), "{message}");
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(3), "{kernel}, {stack}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn a_checked_stack_overflow_is_a_local_write_out_of_bounds_in_every_lane() {
     let host = Host::new(MODULE);
     let out = host.alloc(256);
-    let ran = host.launch("endless", 1, 32, &[out]);
-    assert!(matches!(ran, Err(Fault::StackOverflow { .. })), "{ran:?}");
+    for kill_only in [false, true] {
+        let mut strict = Strict {
+            kill_only,
+            ..Strict::default()
+        };
+        let ran = host.launch_with("endless", 1, 32, &[out], &mut strict);
+        assert_eq!(ran.is_ok(), kill_only, "{ran:?}");
+        assert_eq!(strict.found.len(), 32);
+        for violation in &strict.found {
+            assert_eq!(violation.space, StateSpace::Local);
+            assert_eq!(violation.site.function, "forever");
+        }
+    }
+}
+
+#[test]
+fn a_raised_stack_limit_lets_recursion_go_deeper() {
+    let mut host = Host::new(MODULE);
+    let out = host.alloc(128);
+    let shallow = host.launch("deep", 1, 32, &[out, 10_000]);
+    assert!(matches!(shallow, Err(Fault::StackOverflow { .. })));
+    host.stack = LOCAL_LIMIT;
+    host.launch("deep", 1, 32, &[out, 10_000]).expect("fits");
+    let expected: Vec<u32> = (0..32).map(|thread| 10_000 - thread).collect();
+    assert_eq!(host.words(out, 32), expected);
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn attempt(text: &str, memory: &Memory, buffer: u64) -> usize {
             dynamic_shared: 1024,
             cooperative: false,
             instruction_budget: 20_000,
+            stack: 0,
             context: 1,
         };
         let params: Vec<u8> = (0..kernel.param_bytes.div_ceil(8))

@@ -19,6 +19,7 @@ fn the_grid_meets_and_everybody_reads_the_total() {
         dynamic_shared: 0,
         cooperative: true,
         instruction_budget: 20_000_000,
+        stack: 0,
         context: 1,
     };
     let kernel = host.kernel("gridTotal");

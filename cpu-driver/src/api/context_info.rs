@@ -8,16 +8,20 @@ use super::context::{by_handle, current, current_or_lost};
 use super::ffi::{Out, Outcome};
 use super::guard::entries;
 use super::handles::Handle;
+use crate::machine::launch::LOCAL_LIMIT;
+
+/// `CU_LIMIT_STACK_SIZE`
+const STACK: u32 = 0;
 
 /// `CUlimit` values that exist, with what a fresh context reports.
 const LIMITS: &[(u32, usize)] = &[
-    (0, 1024),    // stack size
-    (1, 1 << 20), // printf buffer
-    (2, 8 << 20), // device heap
-    (3, 2),       // device-side synchronise depth
-    (4, 2048),    // pending device-side launches
-    (5, 64),      // L2 fetch granularity
-    (6, 0),       // persisting L2
+    (STACK, 1024), // stack size
+    (1, 1 << 20),  // printf buffer
+    (2, 8 << 20),  // device heap
+    (3, 2),        // device-side synchronise depth
+    (4, 2048),     // pending device-side launches
+    (5, 64),       // L2 fetch granularity
+    (6, 0),        // persisting L2
 ];
 
 fn get_limit(out: Out<usize>, limit: u32) -> Outcome {
@@ -31,6 +35,21 @@ fn get_limit(out: Out<usize>, limit: u32) -> Outcome {
     out.set(limits.get(&limit).copied().unwrap_or(default))
 }
 
+/// `CU_LIMIT_STACK_SIZE` of a context, in bytes.
+pub fn stack_limit(context: Handle) -> u32 {
+    let set = super::context::CONTEXTS
+        .get(context)
+        .ok()
+        .and_then(|context| {
+            let limits = context
+                .limits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            limits.get(&STACK).copied()
+        });
+    set.map_or(LIMITS[0].1 as u32, |bytes| bytes as u32)
+}
+
 fn set_limit(limit: u32, value: usize) -> Outcome {
     let context = current()?;
     if !LIMITS.iter().any(|(known, _)| *known == limit) {
@@ -38,9 +57,8 @@ fn set_limit(limit: u32, value: usize) -> Outcome {
     }
     // Sizes are rounded as the hardware does: whole 16 bytes.
     let value = match limit {
-        0 => value
-            .checked_next_multiple_of(16)
-            .ok_or(Code::INVALID_VALUE)?,
+        STACK if value > LOCAL_LIMIT as usize => return Err(Code::INVALID_VALUE),
+        STACK => value.next_multiple_of(16),
         _ => value,
     };
     let mut limits = context

@@ -14,7 +14,7 @@ use super::work::Work;
 use crate::check::memcheck::CheckedLaunch;
 use crate::check::memcheck::Memcheck;
 use crate::check::session::Session;
-use crate::machine::launch::{Fault, LaunchConfig, run};
+use crate::machine::launch::{Fault, LOCAL_LIMIT, LaunchConfig, run};
 use crate::machine::memory::Memory;
 use crate::machine::observe::{AccessKind, Site, Unchecked, Violation, ViolationKind};
 use crate::program::Kernel;
@@ -81,6 +81,12 @@ fn check_shape(function: &Function, shape: &Shape) -> Outcome {
         return refused(
             "more dynamic shared memory than the function may use",
             Code::INVALID_VALUE,
+        );
+    }
+    if function.kernel.code().local_bytes > LOCAL_LIMIT {
+        return refused(
+            "more local memory a thread than there is",
+            Code::LAUNCH_OUT_OF_RESOURCES,
         );
     }
     let blocks: u64 = shape.grid.iter().map(|&n| u64::from(n)).product();
@@ -170,6 +176,7 @@ impl Launch {
                 dynamic_shared: shape.shared,
                 cooperative: shape.cooperative,
                 instruction_budget: budget(),
+                stack: super::context_info::stack_limit(function.context.handle),
                 context: 0,
             },
             function,
@@ -185,7 +192,7 @@ impl Launch {
                 let ended = self.execute(memory, context, &mut observer);
                 ended.map_err(|fault| match fault {
                     // The tool ends a launch with one code, whatever it found.
-                    Fault::Memory => Code::LAUNCH_FAILED,
+                    Fault::Memory | Fault::StackOverflow { .. } => Code::LAUNCH_FAILED,
                     other => self.explain(&other),
                 })
             }
@@ -234,9 +241,10 @@ impl Launch {
                 Code::ILLEGAL_INSTRUCTION,
                 format!("{message} at {}", place(site)),
             ),
-            Fault::StackOverflow { site, message } => {
-                (Code::LAUNCH_FAILED, format!("{message} at {}", place(site)))
-            }
+            Fault::StackOverflow { site, message } => (
+                Code::ILLEGAL_ADDRESS,
+                format!("{message} at {}", place(site)),
+            ),
             Fault::Budget { executed, site } => (
                 Code::LAUNCH_TIMEOUT,
                 format!(
@@ -282,10 +290,11 @@ fn describe(violation: &Violation, code: Code) -> String {
         AccessKind::Atomic => "atomic",
     };
     format!(
-        "{} failed ({code}): {:?} {what} of {} bytes at {:#x} by thread {:?} of block {:?} at {}; \
+        "{} failed ({code}): {} {} {what} of {} bytes at {:#x} by thread {:?} of block {:?} at {}; \
          `kernelgate sanitize` tells more",
         violation.kernel,
         violation.kind,
+        violation.space,
         violation.size,
         violation.address,
         violation.thread,

@@ -7,7 +7,7 @@
 use super::context::{Context, Stop};
 use super::lanes::LANES;
 use super::launch::Fault;
-use super::observe::{AccessKind, Reaction, Violation, ViolationKind, WarpAccess};
+use super::observe::{AccessKind, Reaction, Site, Violation, ViolationKind, WarpAccess};
 use crate::program::code::{Class, Op, Step};
 use crate::ptx::ast::StateSpace;
 
@@ -294,6 +294,30 @@ fn report(cx: &mut Context<'_>, access: &Access, wrong: &[(u32, Refused)]) -> St
     } else {
         cx.stop(Stop::WarpKilled)
     }
+}
+
+/// Tells the observer that the active lanes write `.local` at `address`, beyond
+/// what a thread has.
+#[cold]
+pub fn local_overflow(cx: &mut Context<'_>, address: u64, site: &Site) -> Reaction {
+    let mut reaction = Reaction::KillWarp;
+    for lane in (0..LANES as u32).filter(|lane| cx.mask >> lane & 1 != 0) {
+        let violation = Violation {
+            kind: ViolationKind::OutOfBounds,
+            space: StateSpace::Local,
+            access: AccessKind::Write,
+            size: 4,
+            address,
+            thread: cx.thread_coordinates(lane),
+            block: cx.shared.coordinates,
+            kernel: cx.grid.kernel.to_owned(),
+            site: site.clone(),
+        };
+        if cx.listener.violation(&violation) == Reaction::EndLaunch {
+            reaction = Reaction::EndLaunch;
+        }
+    }
+    reaction
 }
 
 #[inline(never)]

@@ -43,7 +43,7 @@ impl Shared {
         // Hardware hands out shared memory in units; what the block did not
         // ask for is silent when nobody checks.
         let bytes = grid.shared_bytes.next_multiple_of(256);
-        let stride = u64::from(grid.code.local_bytes.next_multiple_of(16));
+        let stride = u64::from(grid.local_bytes.next_multiple_of(16));
         Self {
             index: 0,
             coordinates: [0; 3],

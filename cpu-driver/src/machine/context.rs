@@ -41,6 +41,8 @@ pub struct Grid<'l> {
     pub workspace: u64,
     /// Bytes of shared memory that the kernel and the launch declare.
     pub shared_bytes: u32,
+    /// Bytes of local memory a thread has.
+    pub local_bytes: u32,
     /// Sites for faults and violations.
     pub sites: &'l dyn Fn(u32) -> super::observe::Site,
 }

@@ -11,6 +11,7 @@ use super::context::Grid;
 use super::memory::{AllocationKind, Memory, Request};
 use super::observe::{Observer, Site};
 use crate::program::Kernel;
+use crate::program::code::Code;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaunchConfig {
@@ -20,6 +21,9 @@ pub struct LaunchConfig {
     pub cooperative: bool,
     /// Warp-instructions after which the launch is given up.
     pub instruction_budget: u64,
+    /// Bytes of stack that a thread has for calls beyond each function once
+    /// (recursion); [`LEAST_STACK`] where less is asked for.
+    pub stack: u32,
     /// Owner of what `malloc` in the kernel allocates.
     pub context: u64,
 }
@@ -73,7 +77,11 @@ pub struct Stats {
 const RESIDENT: usize = 1024;
 
 /// Local memory that a thread can have, as on hardware.
-const LOCAL_LIMIT: u32 = 512 << 10;
+pub const LOCAL_LIMIT: u32 = 512 << 10;
+
+/// Stack for recursion. Hardware gives 1 KiB unless told otherwise, but its
+/// frames are not ours: PTX does not say what they hold, so we err to this side.
+pub const LEAST_STACK: u32 = 16 << 10;
 
 /// More shared memory than any device has.
 const SHARED_LIMIT: u32 = 1 << 20;
@@ -172,6 +180,7 @@ fn run_grid<O: Observer>(
         dynamic_shared: config.dynamic_shared,
         workspace,
         shared_bytes,
+        local_bytes: local_bytes(code, config.stack),
         sites: &sites,
     };
     let mut resident: VecDeque<Block> = VecDeque::new();
@@ -207,6 +216,17 @@ fn run_grid<O: Observer>(
                 site: kernel.site(0),
             });
         }
+    }
+}
+
+/// Bytes of local memory that a thread gets.
+fn local_bytes(code: &Code, stack: u32) -> u32 {
+    match code.calls_functions {
+        false => code.local_bytes,
+        true => code
+            .local_bytes
+            .saturating_add(stack.max(LEAST_STACK))
+            .min(LOCAL_LIMIT),
     }
 }
 

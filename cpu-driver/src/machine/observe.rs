@@ -46,6 +46,18 @@ pub enum ViolationKind {
     ReadOnly,
 }
 
+impl std::fmt::Display for ViolationKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OutOfBounds => "out-of-bounds",
+            Self::UseAfterFree => "use-after-free",
+            Self::Misaligned => "misaligned",
+            Self::HostPointer => "host-memory",
+            Self::ReadOnly => "read-only",
+        })
+    }
+}
+
 /// One lane's access that must not happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {

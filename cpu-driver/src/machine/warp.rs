@@ -69,7 +69,20 @@ pub struct Warp {
     pub joins: Vec<Join>,
     pub activations: Vec<Activation>,
     storage: Vec<Line>,
+    /// Places of `activations` and `joins` that are known to be free.
+    spare_activations: Vec<u32>,
+    spare_joins: Vec<u32>,
+    /// No live frame ends beyond this byte of the storage.
+    top: u32,
+    /// Where `top` or the number of joins is worth a search for free places.
+    crowded_frames: u32,
+    crowded_joins: usize,
 }
+
+/// Frames of this many bytes, and this many joins, may lie about before free
+/// ones are searched for.
+const FRAMES_AT_HAND: u32 = 1 << 20;
+const JOINS_AT_HAND: usize = 64;
 
 impl Warp {
     pub fn new(index: u32, lanes: u32) -> Self {
@@ -81,6 +94,11 @@ impl Warp {
             joins: Vec::new(),
             activations: Vec::new(),
             storage: Vec::new(),
+            spare_activations: Vec::new(),
+            spare_joins: Vec::new(),
+            top: 0,
+            crowded_frames: FRAMES_AT_HAND,
+            crowded_joins: JOINS_AT_HAND,
         }
     }
 
@@ -91,6 +109,9 @@ impl Warp {
         self.splits.clear();
         self.joins.clear();
         self.activations.clear();
+        self.spare_activations.clear();
+        self.spare_joins.clear();
+        self.top = kernel.frame_bytes;
         self.activations.push(Activation {
             function: 0,
             frame: 0,
@@ -127,27 +148,20 @@ impl Warp {
 
     /// Makes an activation with a frame that overlaps no other live one, so
     /// that rows of different widths never meet (see [`crate::program::code`]).
+    ///
+    /// Calls nest, so the place behind the highest frame nearly always does;
+    /// only where lanes leave out of order are gaps looked for.
     pub fn activate(&mut self, mut new: Activation) -> u32 {
-        let mut taken: Vec<(u32, u32)> = self
-            .activations
-            .iter()
-            .filter(|a| a.lanes != 0)
-            .map(|a| (a.frame, a.frame + a.frame_bytes))
-            .collect();
-        taken.sort_unstable();
-        let mut at = 0;
-        for (start, end) in taken {
-            if start >= at + new.frame_bytes {
-                break;
-            }
-            at = at.max(end);
-        }
-        new.frame = at;
-        self.reserve(at + new.frame_bytes);
-        match self.activations.iter().position(|a| a.lanes == 0) {
+        new.frame = match self.top.saturating_add(new.frame_bytes) > self.crowded_frames {
+            false => self.top,
+            true => self.lowest_gap(new.frame_bytes),
+        };
+        self.top = self.top.max(new.frame + new.frame_bytes);
+        self.reserve(new.frame + new.frame_bytes);
+        match self.spare_activations.pop() {
             Some(free) => {
-                self.activations[free] = new;
-                free as u32
+                self.activations[free as usize] = new;
+                free
             }
             None => {
                 self.activations.push(new);
@@ -156,11 +170,55 @@ impl Warp {
         }
     }
 
+    /// The lowest place for a frame between the live ones. Also learns anew
+    /// which activations are free and where the frames end.
+    fn lowest_gap(&mut self, bytes: u32) -> u32 {
+        let live = |activation: &&Activation| activation.lanes != 0;
+        let mut taken: Vec<(u32, u32)> = self
+            .activations
+            .iter()
+            .filter(live)
+            .map(|a| (a.frame, a.frame + a.frame_bytes))
+            .collect();
+        taken.sort_unstable();
+        self.top = taken.last().map_or(0, |(_, end)| *end);
+        self.crowded_frames = FRAMES_AT_HAND.max(self.top.saturating_mul(2));
+        self.spare_activations = (0..self.activations.len() as u32)
+            .filter(|&at| self.activations[at as usize].lanes == 0)
+            .collect();
+        let mut at = 0;
+        for (start, end) in taken {
+            if start >= at + bytes {
+                break;
+            }
+            at = at.max(end);
+        }
+        at
+    }
+
+    /// `lanes` have returned from an activation.
+    pub fn finish(&mut self, activation: u32, lanes: u32) {
+        let finished = &mut self.activations[activation as usize];
+        finished.lanes &= !lanes;
+        if finished.lanes == 0 {
+            if finished.frame + finished.frame_bytes == self.top {
+                self.top = finished.frame;
+            }
+            self.spare_activations.push(activation);
+        }
+    }
+
     pub fn add_join(&mut self, join: Join) -> u32 {
-        match self.joins.iter().position(|j| j.expected == 0) {
+        if self.spare_joins.is_empty() && self.joins.len() >= self.crowded_joins {
+            let free = |at: &u32| self.joins[*at as usize].expected == 0;
+            self.spare_joins = (0..self.joins.len() as u32).filter(free).collect();
+            let live = self.joins.len() - self.spare_joins.len();
+            self.crowded_joins = JOINS_AT_HAND.max(2 * live);
+        }
+        match self.spare_joins.pop() {
             Some(free) => {
-                self.joins[free] = join;
-                free as u32
+                self.joins[free as usize] = join;
+                free
             }
             None => {
                 self.joins.push(join);

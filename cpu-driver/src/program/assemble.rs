@@ -12,31 +12,23 @@ use super::reach::Layout;
 use crate::machine::ops::control;
 use crate::ptx::ast::FunctionKind;
 
-/// Local memory of a thread where functions call themselves or each other in
-/// circles.
-const RECURSIVE_STACK: u32 = 16 << 10;
-
 /// Builds the code of the kernel that `layout` belongs to.
 pub fn assemble(linked: &Linked, layout: &Layout) -> Code {
     let mut tables = Tables::default();
     let mut code = Code::default();
-    let mut several = false;
     for id in &layout.functions {
         let (module, function) = linked.symbols.function(*id);
         let mut lowered = lower(linked, layout, &mut tables, module, function);
         propagate_constants(&mut lowered);
-        several |= function.kind == FunctionKind::Device;
+        code.calls_functions |= function.kind == FunctionKind::Device;
         let index = code.functions.len() as u32;
         code.by_address
             .insert(Symbols::function_address(*id), index);
         place(&mut code, lowered);
     }
-    code.local_bytes = if several {
-        let sum: u32 = code.functions.iter().map(|f| f.local_bytes).sum();
-        sum.saturating_add(RECURSIVE_STACK)
-    } else {
-        code.functions.first().map_or(0, |f| f.local_bytes)
-    };
+    code.local_bytes = code.functions.iter().fold(0, |sum: u32, function| {
+        sum.saturating_add(function.local_bytes)
+    });
     code.calls = tables.calls;
     code.accesses = tables.accesses;
     code.matrices = tables.matrices;

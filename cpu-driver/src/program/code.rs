@@ -228,8 +228,10 @@ pub struct Code {
     pub refusals: Vec<String>,
     /// Functions by the address that stands for them.
     pub by_address: HashMap<u64, u32>,
-    /// Bytes of local memory a thread needs.
+    /// Bytes of local memory of all functions, once each.
     pub local_bytes: u32,
+    /// Device functions are called: calls may nest deeper than once each.
+    pub calls_functions: bool,
     checked: OnceLock<Vec<Op>>,
     events: OnceLock<Vec<Op>>,
 }

@@ -82,6 +82,8 @@ pub struct Lowered {
     pub registers: Vec<Class>,
     pub operations: Vec<Operation>,
     pub labels: Vec<usize>,
+    /// A multiple of 16; never 0 for a device function, whose return address
+    /// takes a place on hardware, so that no recursion goes on for ever.
     pub local_bytes: u32,
     pub params: Vec<LocalSlot>,
     pub returns: Vec<LocalSlot>,
@@ -124,7 +126,10 @@ pub fn lower<'p>(
         registers: lowering.registers,
         operations: lowering.operations,
         labels: lowering.labels,
-        local_bytes: lowering.local_bytes.next_multiple_of(16),
+        local_bytes: match lowering.is_kernel {
+            true => lowering.local_bytes.next_multiple_of(16),
+            false => lowering.local_bytes.max(1).next_multiple_of(16),
+        },
         params: lowering.params,
         returns: lowering.returns,
     }

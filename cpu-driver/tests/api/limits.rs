@@ -148,6 +148,38 @@ fn dynamic_shared_memory_stops_at_what_the_function_may_use() {
 }
 
 #[test]
+fn recursion_beyond_the_stack_is_a_fault_and_a_higher_limit_lets_it_go_on() {
+    let depth = |n: u32| {
+        format!(
+            "{HEAD}.func f(.param .b32 n) {{ .reg .b32 %r<3>; .reg .pred %p<2>;\n\
+             ld.param.u32 %r1, [n]; setp.eq.u32 %p1, %r1, 0; @%p1 ret;\n\
+             add.s32 %r2, %r1, -1; {{ .param .b32 a; st.param.b32 [a], %r2; call f, (a); }}\n\
+             ret; }}\n.visible .entry k() {{ {{ .param .b32 a; st.param.b32 [a], {n};\n\
+             call f, (a); }} ret; }}"
+        )
+    };
+    let context = Context::new();
+    let module = load(&depth(2000)).expect("loads");
+    ok(cuCtxSetLimit(0, 256 << 10));
+    ok(launch(kernel(module, "k"), 32, 0));
+    ok(cuCtxSynchronize());
+    assert_eq!(cuCtxSetLimit(0, (512 << 10) + 1), INVALID_VALUE);
+    ok(cuCtxSetLimit(0, 1024));
+    ok(launch(kernel(module, "k"), 32, 0));
+    assert_eq!(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+    drop(context);
+
+    let _context = Context::new();
+    let ptx = format!(
+        "{HEAD}.func f() {{ .local .b8 a[500000]; ret; }}\n\
+         .visible .entry k() {{ .local .b8 a[500000]; call f; ret; }}"
+    );
+    let function = kernel(load(&ptx).expect("each fits"), "k");
+    assert_eq!(launch(function, 1, 0), LAUNCH_OUT_OF_RESOURCES);
+    ok(cuCtxSynchronize());
+}
+
+#[test]
 fn malformed_modules_are_refused_with_line_found_and_expected() {
     let _context = Context::new();
     let entry = |body: &str| format!("{HEAD}.entry k() {{\n.reg .b32 %r<4>;\n{body}\nret; }}");

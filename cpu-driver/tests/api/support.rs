@@ -26,6 +26,7 @@ calls! {
     cuCtxCreate_v2(out: *mut Handle, flags: u32, device: i32);
     cuCtxDestroy_v2(context: Handle);
     cuCtxSynchronize();
+    cuCtxSetLimit(limit: u32, bytes: usize);
     cuCtxPushCurrent_v2(context: Handle);
     cuMemAlloc_v2(out: *mut u64, bytes: usize);
     cuMemFree_v2(address: u64);

@@ -31,6 +31,8 @@ impl Observer for Strict {
 pub struct Host {
     pub memory: Memory,
     pub kernels: Vec<Kernel>,
+    /// Bytes of stack for recursion.
+    pub stack: u32,
 }
 
 impl Host {
@@ -69,7 +71,11 @@ impl Host {
         let kernels = program
             .instantiate(&|name| addresses.get(name).copied())
             .expect("addresses");
-        Self { memory, kernels }
+        Self {
+            memory,
+            kernels,
+            stack: 0,
+        }
     }
 
     pub fn kernel(&self, name: &str) -> &Kernel {
@@ -144,6 +150,7 @@ impl Host {
             dynamic_shared: 0,
             cooperative: false,
             instruction_budget: 2_000_000,
+            stack: self.stack,
             context: 1,
         };
         run(kernel, &config, &packed, &self.memory, observer)

@@ -5,10 +5,12 @@
 //! lanes of one call meet again behind it.
 
 use super::{Family, no_lanes};
+use crate::machine::access;
 use crate::machine::builtin::{self, Builtin};
-use crate::machine::context::Context;
+use crate::machine::context::{Context, Stop};
 use crate::machine::fill;
 use crate::machine::launch::Fault;
+use crate::machine::observe::Reaction;
 use crate::machine::warp::{Activation, Join};
 use crate::program::code::{ABSENT, CallSite, Callee, Class, LocalSlot, Op, Step};
 use crate::program::lower::{Lowering, Refusal, refuse};
@@ -154,12 +156,7 @@ fn activate(
     let local_base = outer.local_base + code.functions[outer.function as usize].local_bytes;
     let end = u64::from(local_base) + u64::from(callee.local_bytes);
     if end > cx.shared.local_stride() {
-        let site = (cx.grid.sites)(cx.pc);
-        let message = format!(
-            "{}: the stack of a thread is exhausted (stack overflow in a call of {})",
-            cx.grid.kernel, callee.name
-        );
-        return Err(cx.fault(Fault::StackOverflow { site, message }));
+        return Err(overflow(cx, &callee.name, end));
     }
     let site = &code.calls[call as usize];
     for (from, to) in site.arguments.iter().zip(&callee.params) {
@@ -180,6 +177,22 @@ fn activate(
     cx.set_activation(activation);
     cx.pc = callee.entry;
     Ok(())
+}
+
+/// A call that needs more local memory than a thread has: an access beyond it,
+/// as on hardware, where the callee's frame would be written.
+#[cold]
+fn overflow(cx: &mut Context<'_>, callee: &str, end: u64) -> Step {
+    let site = (cx.grid.sites)(cx.pc);
+    let message = format!(
+        "stack overflow in a call of {callee}: {end} bytes of local memory are needed, a thread \
+         has {}; raise CU_LIMIT_STACK_SIZE where the recursion is meant to go so deep",
+        cx.shared.local_stride()
+    );
+    match access::local_overflow(cx, end.saturating_sub(4), &site) {
+        Reaction::EndLaunch => cx.fault(Fault::StackOverflow { site, message }),
+        Reaction::KillWarp => cx.stop(Stop::WarpKilled),
+    }
 }
 
 /// Copies a variable of the current lanes between two activations.
@@ -208,7 +221,7 @@ pub fn run_ret(cx: &mut Context<'_>, _: &Op) -> Step {
         copy_locals(cx, *from, inner.local_base, *to, outer.local_base);
     }
     let mask = cx.mask;
-    cx.warp.activations[cx.activation as usize].lanes &= !mask;
+    cx.warp.finish(cx.activation, mask);
     cx.set_activation(inner.parent);
     cx.pc = inner.return_pc;
     match cx.arrive_at_join() {
