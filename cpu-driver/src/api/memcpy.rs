@@ -50,38 +50,20 @@ fn linear(
     Transfer::linear(&driver()?.memory, to.0, from.0, bytes as u64).submit(&stream, blocking)
 }
 
-fn to_device(to: u64, from: u64, bytes: usize, stream: Handle, blocking: bool) -> Outcome {
-    linear(
-        (to, Side::Device),
-        (from, Side::Host),
-        bytes,
-        stream,
-        blocking,
-    )
+/// A function of one direction.
+macro_rules! directions {
+    ($($name:ident: $from:ident to $to:ident;)*) => {$(
+        fn $name(to: u64, from: u64, bytes: usize, stream: Handle, blocking: bool) -> Outcome {
+            linear((to, Side::$to), (from, Side::$from), bytes, stream, blocking)
+        }
+    )*};
 }
 
-fn to_host(to: u64, from: u64, bytes: usize, stream: Handle, blocking: bool) -> Outcome {
-    linear(
-        (to, Side::Host),
-        (from, Side::Device),
-        bytes,
-        stream,
-        blocking,
-    )
-}
-
-fn on_device(to: u64, from: u64, bytes: usize, stream: Handle, blocking: bool) -> Outcome {
-    linear(
-        (to, Side::Device),
-        (from, Side::Device),
-        bytes,
-        stream,
-        blocking,
-    )
-}
-
-fn anywhere(to: u64, from: u64, bytes: usize, stream: Handle, blocking: bool) -> Outcome {
-    linear((to, Side::Any), (from, Side::Any), bytes, stream, blocking)
+directions! {
+    to_device: Host to Device;
+    to_host: Device to Host;
+    on_device: Device to Device;
+    anywhere: Any to Any;
 }
 
 /// Between the devices of two contexts: one address space, so a plain copy.

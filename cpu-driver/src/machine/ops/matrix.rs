@@ -147,14 +147,14 @@ fn transpose(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(
 }
 
 static LOADS: Variants = [
-    run_load::<false, false>,
-    run_load::<true, false>,
-    run_load::<true, true>,
+    run_rows::<false, false, false>,
+    run_rows::<true, false, false>,
+    run_rows::<true, true, false>,
 ];
 static STORES: Variants = [
-    run_store::<false, false>,
-    run_store::<true, false>,
-    run_store::<true, true>,
+    run_rows::<false, false, true>,
+    run_rows::<true, false, true>,
+    run_rows::<true, true, true>,
 ];
 
 /// Row addresses come from lanes 8·tile + row.
@@ -191,7 +191,11 @@ fn element(lane: usize, half: usize, transposed: bool) -> (usize, usize) {
     }
 }
 
-unsafe fn run_load<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>, op: &Op) -> Step {
+/// Moves 8×8 tiles between memory and one register a tile.
+unsafe fn run_rows<const STRICT: bool, const EVENTS: bool, const STORE: bool>(
+    cx: &mut Context<'_>,
+    op: &Op,
+) -> Step {
     let mut ended = Step::Next;
     let step = in_groups(cx, op, |cx: &mut Context<'_>, op: &Op| {
         let (count, transposed) = ((op.imm & 7) as usize, op.imm >> 7 & 1 != 0);
@@ -202,49 +206,26 @@ unsafe fn run_load<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>,
                 return;
             }
         };
-        let targets = &cx.list(op, 1 + count)[1..];
-        for (tile, target) in targets.iter().enumerate() {
+        let registers = &cx.list(op, 1 + count)[1..];
+        for (tile, register) in registers.iter().enumerate() {
             for lane in 0..32 {
-                let mut word = 0;
+                let mut word = if STORE { cx.words(*register)[lane] } else { 0 };
                 for half in 0..2 {
                     let (row, column) = element(lane, half, transposed);
-                    let from = 8 * tile + row;
-                    let at = host.at(from, addresses[from]).wrapping_add(2 * column);
-                    // SAFETY: the 16 bytes of every row were checked.
-                    let value = unsafe { at.cast::<u16>().read_unaligned() };
-                    word |= u32::from(value) << (16 * half);
-                }
-                cx.words_mut(*target)[lane] = word;
-            }
-        }
-    });
-    if ended == Step::Next { step } else { ended }
-}
-
-unsafe fn run_store<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>, op: &Op) -> Step {
-    let mut ended = Step::Next;
-    let step = in_groups(cx, op, |cx: &mut Context<'_>, op: &Op| {
-        let (count, transposed) = ((op.imm & 7) as usize, op.imm >> 7 & 1 != 0);
-        let (host, addresses) = match rows::<STRICT, EVENTS>(cx, op, count) {
-            Ok(found) => found,
-            Err(step) => {
-                ended = step;
-                return;
-            }
-        };
-        let sources = &cx.list(op, 1 + count)[1..];
-        for (tile, source) in sources.iter().enumerate() {
-            for lane in 0..32 {
-                let word = cx.words(*source)[lane];
-                for half in 0..2 {
-                    let (row, column) = element(lane, half, transposed);
-                    let to = 8 * tile + row;
-                    let at = host.at(to, addresses[to]).wrapping_add(2 * column);
+                    let row = 8 * tile + row;
+                    let at = host.at(row, addresses[row]).wrapping_add(2 * column);
                     // SAFETY: the 16 bytes of every row were checked.
                     unsafe {
-                        at.cast::<u16>()
-                            .write_unaligned((word >> (16 * half)) as u16)
-                    };
+                        let at = at.cast::<u16>();
+                        if STORE {
+                            at.write_unaligned((word >> (16 * half)) as u16);
+                        } else {
+                            word |= u32::from(at.read_unaligned()) << (16 * half);
+                        }
+                    }
+                }
+                if !STORE {
+                    cx.words_mut(*register)[lane] = word;
                 }
             }
         }
