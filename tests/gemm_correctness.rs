@@ -8,6 +8,7 @@ use kernelgate::device::{Device, DeviceError, LtError};
 use kernelgate::gemm::check::{Checker, Limits, Outcome, Strength, run_case};
 use kernelgate::gemm::cublaslt::{CublasLt, pack_scales, pad_bytes};
 use kernelgate::gemm::faults::{CATALOGUE, Fault};
+use kernelgate::gemm::gate::Check;
 use kernelgate::gemm::inputs::Input;
 use kernelgate::gemm::large::{self, Workshop};
 use kernelgate::gemm::operands::Operands;
@@ -68,9 +69,19 @@ fn main() -> ExitCode {
             same_operands_everywhere,
         ),
         case(
-            "sampled_strength_on_the_device_passes_simt_and_rejects_faults",
+            "both_strengths_on_the_device_pass_simt_and_reject_faults",
             &[&device],
-            sampled_on_the_device,
+            judged_on_the_device,
+        ),
+        case(
+            "the_full_check_on_the_device_agrees_with_the_host_element_by_element",
+            &[&device],
+            full_on_the_device_agrees,
+        ),
+        case(
+            "stray_stores_are_found_on_the_device_and_named",
+            &[&device],
+            stray_stores_on_the_device,
         ),
         case(
             "cublaslt_passes_the_small_ladder",
@@ -287,28 +298,147 @@ fn same_operands_everywhere() -> Result<()> {
     Ok(())
 }
 
-fn sampled_on_the_device() -> Result<()> {
+fn judged_on_the_device() -> Result<()> {
     let device = Device::open()?;
-    let limits = Limits {
-        strength: Strength::Device,
-        ..Limits::default()
-    };
-    let checker = Checker::new(&device, limits);
     let simt = Simt::load(&device)?;
     let plant = Plant::load(&device)?;
     let case = |input, output| Case::new("test", Problem::dense(19, 150, 140, output), input, 2);
-    for (input, output) in [
-        (Input::Integers, OutputType::F32),
-        (Input::Integers, OutputType::Bf16),
-        (Input::Positive, OutputType::F16),
-    ] {
-        let case = case(input, output);
+    for strength in [Strength::Device, Strength::DeviceFull] {
+        // One checker for all: memory stays from case to case.
+        let checker = Checker::new(&device, at(strength));
+        for (input, output) in [
+            (Input::Integers, OutputType::F32),
+            (Input::Integers, OutputType::Bf16),
+            (Input::Positive, OutputType::F16),
+        ] {
+            let case = case(input, output);
+            let outcome = checker.run(&simt, &case)?;
+            ensure!(outcome.passed(), "{case}: {outcome:#?}");
+            for name in ["last-k-dropped", "store-past-n", "one-nan", "zero-tile"] {
+                let outcome = checker.run(&plant.fault(fault(name)?), &case)?;
+                ensure!(outcome.failed(), "{name} on {case}: {outcome:#?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn at(strength: Strength) -> Limits {
+    Limits {
+        strength,
+        ..Limits::default()
+    }
+}
+
+/// The same verdict, calc_diff and number of bad elements, from two references that
+/// share nothing but the codes; every output type, C += and several groups.
+fn full_on_the_device_agrees() -> Result<()> {
+    let device = Device::open()?;
+    let simt = Simt::load(&device)?;
+    let plant = Plant::load(&device)?;
+    let (host, on_device) = (
+        Checker::new(&device, at(Strength::Full)),
+        Checker::new(&device, at(Strength::DeviceFull)),
+    );
+    let dense = |output| Problem::dense(9, 70, 200, output);
+    let problems = [
+        dense(OutputType::F32),
+        dense(OutputType::F16).accumulating(),
+        dense(OutputType::Bf16).padded(3),
+        dense(OutputType::F32).with_form(Form::Masked {
+            max_rows: 6,
+            rows: vec![6, 0, 2],
+        }),
+        dense(OutputType::Bf16).with_recipes(tensor_recipes()),
+    ];
+    let faults = ["sparse-zeros", "scale-2-percent", "output-truncated"];
+    for (i, problem) in problems.into_iter().enumerate() {
+        let input = [Input::Normal, Input::Positive][i % 2];
+        let case = Case::new("test", problem, input, 40 + i as u64);
+        let mut subjects: Vec<Box<dyn Subject + '_>> = vec![];
+        for name in faults {
+            subjects.push(Box::new(plant.fault(fault(name)?)));
+        }
+        let all = std::iter::once(&simt as &dyn Subject).chain(subjects.iter().map(|s| &**s));
+        for subject in all {
+            let what = format!("{} on {case}", subject.name());
+            let (here, there) = (host.run(subject, &case)?, on_device.run(subject, &case)?);
+            ensure!(here.word() == there.word(), "{what}: {here:#?} {there:#?}");
+            let judged = |outcome| match outcome {
+                Outcome::Passed(judgement) | Outcome::Failed(judgement) => Ok(judgement),
+                other => Err(anyhow::anyhow!("{what}: {other:?}")),
+            };
+            let (here, there) = (judged(here)?, judged(there)?);
+            ensure!(here.compared == there.compared, "{what}");
+            let calc = |global: Option<(f64, f64)>| global.context("no calc_diff").map(|g| g.0);
+            let (x, y) = (calc(here.global)?, calc(there.global)?);
+            ensure!((x - y).abs() <= 1e-9 * x.abs() + 1e-15, "{what}: {x} {y}");
+            let place = |worst: &Option<kernelgate::gemm::gate::Worst>| {
+                worst.as_ref().map(|w| (w.got.to_bits(), w.ratio > 1.0))
+            };
+            // The worst element may differ where the bounds do; whether it is outside
+            // may not.
+            ensure!(
+                place(&here.worst).map(|p| p.1) == place(&there.worst).map(|p| p.1),
+                "{what}: {:?} {:?}",
+                here.worst,
+                there.worst
+            );
+            ensure!(there.strength.starts_with("full, FP64 on the device"));
+        }
+    }
+    Ok(())
+}
+
+/// Padding, masked rows and guard bands, at the strength that samples C: none of
+/// these can be seen in the elements that count.
+fn stray_stores_on_the_device() -> Result<()> {
+    let device = Device::open()?;
+    let simt = Simt::load(&device)?;
+    let plant = Plant::load(&device)?;
+    let checker = Checker::new(&device, at(Strength::Device));
+    let masked = Form::Masked {
+        max_rows: 7,
+        rows: vec![5, 0, 7],
+    };
+    let padded = Problem::dense(6, 40, 64, OutputType::F32).padded(8);
+    let one_row = Problem::dense(1, 40, 64, OutputType::Bf16);
+    let table = [
+        (
+            "store-past-n",
+            padded,
+            Check::Untouched,
+            "padding after column n",
+            6,
+        ),
+        (
+            "store-past-n",
+            one_row,
+            Check::Guards,
+            "0 bytes after it",
+            1,
+        ),
+        (
+            "masked-rows-written",
+            Problem::dense(0, 40, 64, OutputType::Bf16).with_form(masked),
+            Check::Untouched,
+            "a masked row",
+            2 * 40,
+        ),
+    ];
+    for (name, problem, check, words, bad) in table {
+        let case = Case::new("test", problem, Input::Integers, 3);
         let outcome = checker.run(&simt, &case)?;
         ensure!(outcome.passed(), "{case}: {outcome:#?}");
-        for name in ["last-k-dropped", "store-past-n", "one-nan", "zero-tile"] {
-            let outcome = checker.run(&plant.fault(fault(name)?), &case)?;
-            ensure!(outcome.failed(), "{name} on {case}: {outcome:#?}");
-        }
+        let Outcome::Failed(judgement) = checker.run(&plant.fault(fault(name)?), &case)? else {
+            anyhow::bail!("{name} passed {case}");
+        };
+        let found = judgement
+            .findings
+            .iter()
+            .find(|finding| finding.check == check && finding.message.contains(words));
+        let found = found.with_context(|| format!("{name} on {case}: {judgement:#?}"))?;
+        ensure!(found.bad == bad, "{name}: {found:?}");
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! cuBLASLt for FP8: the one matrix product that the GEMM harness tests it with.
+//! cuBLASLt: the FP8 product that the GEMM harness tests, and the FP64 product that
+//! it takes for a reference.
 //!
 //! The library is opened at run time; a machine without it gets [`LtError::Absent`].
 //! cudarc asks for `libcublasLt.so` and does not know the name of CUDA 13, so a
@@ -100,6 +101,18 @@ pub struct Fp8Gemm {
     pub fast: bool,
 }
 
+/// D (m × n) = A (m × k) · Bᵀ (n × k) in FP64, all dense and row-major. Addresses are
+/// device addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Fp64Gemm {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub a: u64,
+    pub b: u64,
+    pub d: u64,
+}
+
 /// An open library with its workspace.
 pub struct Lt {
     handle: sys::cublasLtHandle_t,
@@ -125,12 +138,36 @@ impl Lt {
     /// The caller vouches for the addresses, as with a kernel launch: the library
     /// can reach device memory only.
     pub fn gemm(&self, device: &Device, gemm: &Fp8Gemm) -> Result<(), LtError> {
-        device.shared.enter()?;
-        let plan = Plan::new(gemm)?;
+        let plan = Plan::fp8(gemm)?;
         let (alpha, beta) = (1f32, if gemm.accumulate { 1f32 } else { 0f32 });
-        let pointer = |x: &f32| std::ptr::from_ref(x).cast::<c_void>();
+        self.enqueue(
+            device,
+            &plan,
+            (gemm.a, gemm.b, gemm.d),
+            (&alpha, &beta),
+            gemm,
+        )
+    }
+
+    /// Enqueues an FP64 product on the default stream; see [`Lt::gemm`].
+    pub fn gemm_fp64(&self, device: &Device, gemm: &Fp64Gemm) -> Result<(), LtError> {
+        let plan = Plan::fp64(gemm)?;
+        let operands = (gemm.a, gemm.b, gemm.d);
+        self.enqueue(device, &plan, operands, (&1f64, &0f64), gemm)
+    }
+
+    /// `factors` are alpha and beta, of the scale type of `plan`'s descriptor.
+    fn enqueue<F>(
+        &self,
+        device: &Device,
+        plan: &Plan,
+        (a, b, d): (u64, u64, u64),
+        factors: (&F, &F),
+        what: &dyn std::fmt::Debug,
+    ) -> Result<(), LtError> {
+        device.shared.enter()?;
         // SAFETY: handle, descriptors and layouts are alive; the workspace has the
-        // size that the preference allows; alpha and beta are host floats, as the
+        // size that the preference allows; alpha and beta are on the host, as the
         // default pointer mode wants. The library's A is our B: it is column-major.
         unsafe {
             let chosen = result::get_matmul_algo_heuristic(
@@ -142,21 +179,21 @@ impl Lt {
                 plan.out,
                 plan.preference,
             )
-            .map_err(|error| LtError::Unsupported(format!("{gemm:?}: {:?}", error.0)))?;
+            .map_err(|error| LtError::Unsupported(format!("{what:?}: {:?}", error.0)))?;
             check(
                 "cublasLtMatmul",
                 result::matmul(
                     self.handle,
                     plan.descriptor,
-                    pointer(&alpha),
-                    pointer(&beta),
-                    gemm.b as *const c_void,
+                    std::ptr::from_ref(factors.0).cast(),
+                    std::ptr::from_ref(factors.1).cast(),
+                    b as *const c_void,
                     plan.weights,
-                    gemm.a as *const c_void,
+                    a as *const c_void,
                     plan.activations,
-                    gemm.d as *const c_void,
+                    d as *const c_void,
                     plan.out,
-                    gemm.d as *mut c_void,
+                    d as *mut c_void,
                     plan.out,
                     &chosen.algo,
                     self.workspace.address() as *mut c_void,
@@ -186,41 +223,68 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(gemm: &Fp8Gemm) -> Result<Plan, LtError> {
+    fn fp8(gemm: &Fp8Gemm) -> Result<Plan, LtError> {
         use sys::cudaDataType_t::{CUDA_R_8F_E4M3, CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
         let out = match gemm.output {
             LtOutput::F32 => CUDA_R_32F,
             LtOutput::F16 => CUDA_R_16F,
             LtOutput::Bf16 => CUDA_R_16BF,
         };
+        let plan = Plan::new(
+            (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            (CUDA_R_8F_E4M3, out),
+            (gemm.m, gemm.n, gemm.k, gemm.ldd),
+        )?;
+        plan.configure(gemm)?;
+        Ok(plan)
+    }
+
+    fn fp64(gemm: &Fp64Gemm) -> Result<Plan, LtError> {
+        use sys::cudaDataType_t::CUDA_R_64F;
+        Plan::new(
+            (sys::cublasComputeType_t::CUBLAS_COMPUTE_64F, CUDA_R_64F),
+            (CUDA_R_64F, CUDA_R_64F),
+            (gemm.m, gemm.n, gemm.k, gemm.n),
+        )
+    }
+
+    /// Descriptors for sums of one type, operands and result of others; both operands
+    /// with k contiguous.
+    fn new(
+        (compute, scale): (sys::cublasComputeType_t, sys::cudaDataType_t),
+        (operand, out): (sys::cudaDataType_t, sys::cudaDataType_t),
+        (m, n, k, ldd): (u64, u64, u64, u64),
+    ) -> Result<Plan, LtError> {
         let layout = |kind, rows, cols, stride: u64| {
             check(
                 "cublasLtMatrixLayoutCreate",
                 result::create_matrix_layout(kind, rows, cols, stride as i64),
             )
         };
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
         let plan = Plan {
             descriptor: check(
                 "cublasLtMatmulDescCreate",
-                result::create_matmul_desc(compute, CUDA_R_32F),
+                result::create_matmul_desc(compute, scale),
             )?,
             preference: check(
                 "cublasLtMatmulPreferenceCreate",
                 result::create_matmul_pref(),
             )?,
-            weights: layout(CUDA_R_8F_E4M3, gemm.k, gemm.n, gemm.k)?,
-            activations: layout(CUDA_R_8F_E4M3, gemm.k, gemm.m, gemm.k)?,
-            out: layout(out, gemm.n, gemm.m, gemm.ldd)?,
+            weights: layout(operand, k, n, k)?,
+            activations: layout(operand, k, m, k)?,
+            out: layout(out, n, m, ldd)?,
         };
-        plan.configure(gemm)?;
+        let transposed = cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_T as i32;
+        plan.set(
+            sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
+            &transposed,
+        )?;
+        plan.limit_workspace()?;
         Ok(plan)
     }
 
     fn configure(&self, gemm: &Fp8Gemm) -> Result<(), LtError> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        let transposed = cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_T as i32;
-        self.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &transposed)?;
         self.set(
             Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM,
             &i8::from(gemm.fast),
@@ -232,6 +296,10 @@ impl Plan {
             self.set(Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode(b.1))?;
             self.set(Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode(a.1))?;
         }
+        Ok(())
+    }
+
+    fn limit_workspace(&self) -> Result<(), LtError> {
         let bytes = WORKSPACE;
         // SAFETY: the attribute is a size_t, and `bytes` outlives the call.
         let done = unsafe {

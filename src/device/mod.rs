@@ -29,7 +29,7 @@ pub use error::DeviceError;
 pub use hardware::Hardware;
 pub(crate) use loader::open_as;
 pub use loader::{Survey, choose, our_library, survey, thread_instructions};
-pub use lt::{Fp8Gemm, Lt, LtError, LtOutput, ScaleMode};
+pub use lt::{Fp8Gemm, Fp64Gemm, Lt, LtError, LtOutput, ScaleMode};
 pub use module::{Argument, Kernel, Launch, Module};
 pub use tensor_map::TensorMap;
 pub use timing::{Event, HostWords};

@@ -1,7 +1,8 @@
 //! Modules, kernels and launches.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{result, sys};
 
@@ -17,7 +18,13 @@ pub struct Module {
     handle: sys::CUmodule,
     name: String,
     ptx: String,
+    /// Kernels looked up before: reading a signature out of the text costs more than
+    /// a launch.
+    found: Mutex<HashMap<String, Found>>,
 }
+
+/// A kernel's handle, and the size in bytes of each parameter.
+type Found = (sys::CUfunction, Arc<[usize]>);
 
 // SAFETY: a module handle may be used from any thread that has made the context
 // current, which every method does first.
@@ -31,7 +38,7 @@ pub struct Kernel<'m> {
     function: sys::CUfunction,
     name: String,
     /// Size in bytes of each parameter, in order.
-    parameters: Vec<usize>,
+    parameters: Arc<[usize]>,
 }
 
 /// Grid and block of a launch.
@@ -126,6 +133,7 @@ impl Device {
             handle,
             name: name.to_string(),
             ptx: ptx.to_string(),
+            found: Mutex::default(),
         })
     }
 }
@@ -161,6 +169,24 @@ fn jit_log(image: &CString) -> String {
 impl Module {
     /// Looks a kernel up by its `extern "C"` name.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>, DeviceError> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (function, parameters) = match known.get(name) {
+            Some(found) => found.clone(),
+            None => {
+                let found = self.look_up(name)?;
+                known.insert(name.to_string(), found.clone());
+                found
+            }
+        };
+        Ok(Kernel {
+            module: self,
+            function,
+            name: name.to_string(),
+            parameters,
+        })
+    }
+
+    fn look_up(&self, name: &str) -> Result<Found, DeviceError> {
         let absent = || DeviceError::BadRequest {
             message: format!("module `{}` has no kernel `{name}`", self.name),
         };
@@ -169,12 +195,8 @@ impl Module {
         self.shared.enter()?;
         // SAFETY: the module is loaded for as long as `self` lives.
         let found = unsafe { result::module::get_function(self.handle, symbol) };
-        Ok(Kernel {
-            module: self,
-            function: self.shared.check("cuModuleGetFunction", found)?,
-            name: name.to_string(),
-            parameters,
-        })
+        let function = self.shared.check("cuModuleGetFunction", found)?;
+        Ok((function, parameters.into()))
     }
 }
 
@@ -250,7 +272,7 @@ impl Kernel<'_> {
             ));
         }
         let given: Vec<usize> = arguments.iter().map(|a| a.size()).collect();
-        if given != self.parameters {
+        if given != *self.parameters {
             return bad(format!(
                 "`{}` takes parameters of {:?} bytes and was given {given:?}",
                 self.name, self.parameters

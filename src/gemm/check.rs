@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 
 use super::case::Case;
 use super::gate::{self, Judgement, Reference};
-use super::large::{self, Workshop};
+use super::large::{self, Depth, Workshop};
 use super::operands::Operands;
 use super::reference;
 use super::runner::Stage;
@@ -17,27 +17,51 @@ use crate::device::{Device, DeviceError};
 /// Where and how strongly a case is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strength {
-    /// Full up to [`Limits::full`], on the device above it.
+    /// Full up to [`Limits::full`], sampled on the device above it.
     Auto,
-    /// Every element in f64, on the host.
+    /// Every element in f64: on the host up to [`Limits::full`], above it through an
+    /// FP64 product on the device where a library for it is, else on the host.
     Full,
     /// Sampled, on the host.
     Sampled,
     /// Operands made on the device, sampled there.
     Device,
+    /// Operands made on the device, every element compared there in FP64.
+    DeviceFull,
+}
+
+impl Strength {
+    pub const ALL: [Strength; 5] = [
+        Strength::Auto,
+        Strength::Full,
+        Strength::Sampled,
+        Strength::Device,
+        Strength::DeviceFull,
+    ];
+
+    /// As `--strength` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strength::Auto => "auto",
+            Strength::Full => "full",
+            Strength::Sampled => "sampled",
+            Strength::Device => "device",
+            Strength::DeviceFull => "device-full",
+        }
+    }
 }
 
 impl std::str::FromStr for Strength {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Strength, String> {
-        match text {
-            "auto" => Ok(Strength::Auto),
-            "full" => Ok(Strength::Full),
-            "sampled" => Ok(Strength::Sampled),
-            "device" => Ok(Strength::Device),
-            other => Err(format!("`{other}`: expected auto, full, sampled or device")),
-        }
+        Strength::ALL
+            .into_iter()
+            .find(|strength| strength.name() == text)
+            .ok_or_else(|| {
+                let names = Strength::ALL.map(Strength::name);
+                format!("`{text}`: expected one of {}", names.join(", "))
+            })
     }
 }
 
@@ -123,22 +147,27 @@ impl<'d> Checker<'d> {
         }
         let small = case.problem.work() <= self.limits.full;
         match self.limits.strength {
-            Strength::Device => self.on_device(subject, case),
-            Strength::Auto if !small => self.on_device(subject, case),
+            Strength::Device => self.on_device(subject, case, Depth::Sampled),
+            Strength::DeviceFull => self.on_device(subject, case, Depth::Full),
+            Strength::Auto if !small => self.on_device(subject, case, Depth::Sampled),
+            Strength::Full if !small && self.shop()?.library(self.device)?.is_some() => {
+                self.on_device(subject, case, Depth::Full)
+            }
             Strength::Auto | Strength::Full => self.on_host(subject, case, true),
             Strength::Sampled => self.on_host(subject, case, false),
         }
     }
 
-    fn on_device(&self, subject: &dyn Subject, case: &Case) -> Result<Outcome> {
-        let shop = match self.shop.get() {
-            Some(shop) => shop,
-            None => {
-                let loaded = Workshop::load(self.device)?;
-                self.shop.get_or_init(|| loaded)
-            }
-        };
-        large::run(self.device, shop, subject, case)
+    fn shop(&self) -> Result<&Workshop> {
+        if let Some(shop) = self.shop.get() {
+            return Ok(shop);
+        }
+        let loaded = Workshop::load(self.device)?;
+        Ok(self.shop.get_or_init(|| loaded))
+    }
+
+    fn on_device(&self, subject: &dyn Subject, case: &Case, depth: Depth) -> Result<Outcome> {
+        large::run(self.device, self.shop()?, subject, case, depth)
     }
 
     fn on_host(&self, subject: &dyn Subject, case: &Case, full: bool) -> Result<Outcome> {

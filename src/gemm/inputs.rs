@@ -1,5 +1,7 @@
 //! Input values, by a counter-based generator: the value of element i is a
 //! function of (seed, stream, i) alone, so any element can be made again anywhere.
+//! Four elements share a hash, sixteen bits each: on a device hashing is most of the
+//! cost of making an operand.
 //!
 //! Distributions are tables of 4,096 quantiles, indexed by the hash. That keeps
 //! transcendental functions out of the generator: host and device give the same
@@ -102,6 +104,11 @@ fn finalise(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Sixteen mixed bits of an element.
+fn draw(seed: u64, stream: Stream, index: u64) -> u64 {
+    mix(seed, stream, index / 4) >> (16 * (index % 4)) & 0xffff
+}
+
 const QUANTILES: usize = 4096;
 
 /// Quantiles of the standard normal at (i + ½)/4096, by integrating its density.
@@ -148,8 +155,8 @@ pub fn quantiles(input: Input) -> Vec<f32> {
 ///
 /// [`Input::Integers`] has no values here: its codes and scales are made directly.
 pub fn value(input: Input, seed: u64, stream: Stream, row: usize, col: usize, cols: usize) -> f32 {
-    let bits = mix(seed, stream, row as u64 * cols as u64 + col as u64);
-    let slot = (bits >> 32) as usize % QUANTILES;
+    let index = row as u64 * cols as u64 + col as u64;
+    let slot = draw(seed, stream, index) as usize % QUANTILES;
     match input {
         Input::Normal | Input::DenormalScales => NORMAL[slot],
         Input::Positive => (slot as f32 + 0.5) / QUANTILES as f32,
@@ -170,13 +177,21 @@ pub fn value(input: Input, seed: u64, stream: Stream, row: usize, col: usize, co
                 NORMAL[slot]
             }
         }
-        Input::Integers => integer(bits),
+        Input::Integers => small_integer(seed, stream, index),
     }
 }
 
-/// One of −2, −1, 1, 2. Never zero: every dropped product is seen.
+/// Never zero: every dropped product is seen.
+const INTEGERS: [f32; 4] = [-2.0, -1.0, 1.0, 2.0];
+
+/// One of −2, −1, 1, 2.
 pub fn integer(bits: u64) -> f32 {
-    [-2.0, -1.0, 1.0, 2.0][(bits >> 40) as usize % 4]
+    INTEGERS[(bits >> 40) as usize % 4]
+}
+
+/// [`integer`] for element `index` of an operand.
+pub fn small_integer(seed: u64, stream: Stream, index: u64) -> f32 {
+    INTEGERS[draw(seed, stream, index) as usize % 4]
 }
 
 /// One of ½, 1, 2.

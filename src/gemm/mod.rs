@@ -24,6 +24,7 @@ pub mod rivals;
 pub mod runner;
 pub mod sampled;
 pub mod scoreboard;
+pub(crate) mod scratch;
 pub mod shapes;
 pub mod shrink;
 pub mod simt;

@@ -2,15 +2,14 @@
 
 use anyhow::{Context, Result};
 
-use super::Workshop;
-use crate::device::{Argument, Buffer, Device, Launch};
-use crate::gemm::case::Case;
-use crate::gemm::inputs::{self, Input, Stream, mix, mixed_seed};
+use super::workshop::{Workshop, linear, spread};
+use crate::device::{Argument, Device, Launch};
+use crate::gemm::inputs::{Input, Stream, mixed_seed};
 use crate::gemm::operands::DENORMAL_DOWN;
 use crate::gemm::simt::shifts;
 use crate::lowp::{E2M1, Recipe, ScaleFormat, Ties};
 
-/// `struct Recipe` of `gemm_reference.cu`.
+/// `struct Recipe` of `gemm_reference.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct MatrixArgument {
@@ -44,25 +43,34 @@ pub struct DeviceMatrix {
     pub scales: u64,
 }
 
+impl DeviceMatrix {
+    /// Rows `row0` .. `row0 + rows` in FP64 at `to`.
+    pub fn dequantise(&self, shop: &Workshop, row0: u64, rows: u64, to: u64) -> Result<()> {
+        let arguments: [&dyn Argument; 6] =
+            [&self.argument, &self.codes, &self.scales, &row0, &rows, &to];
+        let threads = rows * self.argument.cols.div_ceil(4);
+        shop.check("dequantise", spread(threads), &arguments)
+    }
+}
+
 /// What all matrices of a case share.
 pub struct Maker<'a> {
     device: &'a Device,
     shop: &'a Workshop,
     input: Input,
-    quantiles: Buffer<f32>,
 }
 
 impl<'a> Maker<'a> {
-    pub fn new(device: &'a Device, shop: &'a Workshop, case: &Case) -> Result<Maker<'a>> {
-        Ok(Maker {
+    pub fn new(device: &'a Device, shop: &'a Workshop, input: Input) -> Maker<'a> {
+        Maker {
             device,
             shop,
-            input: case.input,
-            quantiles: device.upload(&inputs::quantiles(case.input))?,
-        })
+            input,
+        }
     }
 
-    /// rows × cols codes and their scales at the addresses given.
+    /// Enqueues the making of rows × cols codes and their scales at the addresses
+    /// given.
     pub fn make(
         &self,
         recipe: &Recipe,
@@ -100,45 +108,38 @@ impl<'a> Maker<'a> {
         if rows == 0 || cols == 0 {
             return Ok(matrix);
         }
-        let groups = rows.div_ceil(1 << row_shift) * argument.scale_cols;
         if self.input == Input::Integers {
-            self.integers(recipe, &matrix, mixed_scales(seed, scale_stream, groups))?;
+            self.integers(recipe, &matrix, mixed_seed(seed, scale_stream))?;
         } else {
-            self.quantise(&matrix, groups)?;
+            self.quantise(&matrix)?;
         }
         Ok(matrix)
     }
 
-    fn quantise(&self, matrix: &DeviceMatrix, groups: u64) -> Result<()> {
+    fn quantise(&self, matrix: &DeviceMatrix) -> Result<()> {
         let argument = &matrix.argument;
-        let maxima = self.device.upload(&vec![0u32; usize::try_from(groups)?])?;
-        let rows_per_block = 1u32 << argument.row_shift.min(7);
-        let launch = Launch {
-            grid: (
-                u32::try_from(argument.rows.div_ceil(u64::from(rows_per_block)))?,
-                u32::try_from(argument.cols.div_ceil(128))?,
-                1,
-            ),
-            block: (128, 1, 1),
-            shared_bytes: 0,
+        let table = self.shop.quantiles(self.device, self.input)?;
+        let (codes, scales) = (&matrix.codes, &matrix.scales);
+        if argument.col_shift > 7 {
+            let maximum = self.shop.scratch.take(self.device, "largest", 4)?;
+            self.shop.fill(maximum, 0, 4)?;
+            let arguments: [&dyn Argument; 3] = [argument, &table, &maximum];
+            self.shop
+                .make("tensorMaximum", chunks(argument), &arguments)?;
+            let arguments: [&dyn Argument; 5] = [argument, &table, &maximum, codes, scales];
+            return self.shop.make("encodeTensor", chunks(argument), &arguments);
+        }
+        let (kernel, tile_rows) = if argument.row_shift == 0 {
+            ("quantiseRows", 32)
+        } else {
+            ("quantiseBlocks", 128)
         };
-        let arguments: [&dyn Argument; 4] = [argument, &self.quantiles, &maxima, &rows_per_block];
-        self.shop.launch("groupMaxima", launch, &arguments)?;
-        let arguments: [&dyn Argument; 5] = [
-            argument,
-            &self.quantiles,
-            &maxima,
-            &matrix.codes,
-            &matrix.scales,
-        ];
-        self.shop
-            .launch("encode", encoding(argument)?, &arguments)?;
-        // The maxima must outlive the launch.
-        self.device.synchronize()?;
-        Ok(())
+        let tiles = argument.rows.div_ceil(tile_rows) * argument.cols.div_ceil(128);
+        let arguments: [&dyn Argument; 4] = [argument, &table, codes, scales];
+        self.shop.make(kernel, spread(tiles * 256), &arguments)
     }
 
-    fn integers(&self, recipe: &Recipe, matrix: &DeviceMatrix, scales: Vec<f32>) -> Result<()> {
+    fn integers(&self, recipe: &Recipe, matrix: &DeviceMatrix, scale_seed: u64) -> Result<()> {
         let code = |value: f32| {
             let code = recipe.format.encode(value, Ties::Even);
             u32::from(code.expect("small integers have codes in every format"))
@@ -150,37 +151,14 @@ impl<'a> Maker<'a> {
         let argument = &matrix.argument;
         let arguments: [&dyn Argument; 3] = [argument, &four, &matrix.codes];
         self.shop
-            .launch("encodeIntegers", encoding(argument)?, &arguments)?;
-        let staged = self.device.upload(&scales)?;
-        let words = scales.len() as u64;
-        self.shop
-            .linear("copyWords", words, &[&staged, &matrix.scales, &words])?;
-        self.device.synchronize()?;
-        Ok(())
+            .make("encodeIntegers", chunks(argument), &arguments)?;
+        let groups = argument.rows.div_ceil(1 << argument.row_shift) * argument.scale_cols;
+        let arguments: [&dyn Argument; 3] = [&scale_seed, &groups, &matrix.scales];
+        self.shop.make("integerScales", linear(groups)?, &arguments)
     }
 }
 
-/// Scales of ½, 1 and 2, as the host draws them.
-fn mixed_scales(seed: u64, stream: Stream, groups: u64) -> Vec<f32> {
-    (0..groups)
-        .map(|i| inputs::power(mix(seed, stream, i)))
-        .collect()
-}
-
-/// One thread a byte of codes.
-fn encoding(argument: &MatrixArgument) -> Result<Launch> {
-    let row = if argument.fp4 == 1 {
-        argument.cols.div_ceil(2)
-    } else {
-        argument.cols
-    };
-    Ok(Launch {
-        grid: (
-            u32::try_from(argument.rows)?,
-            u32::try_from(row.div_ceil(128))?,
-            1,
-        ),
-        block: (128, 1, 1),
-        shared_bytes: 0,
-    })
+/// One thread a chunk of 16 columns.
+fn chunks(argument: &MatrixArgument) -> Launch {
+    spread(argument.rows * argument.cols.div_ceil(16))
 }

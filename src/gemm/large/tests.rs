@@ -19,7 +19,7 @@ fn a_sample_of_zeros_is_no_verdict_and_never_a_pass_but_a_finding_stays_one() {
     let Outcome::Skipped { reason } = verdict(judgement(vec![], 9), 0) else {
         panic!("a sample of zeros was judged");
     };
-    assert!(reason.contains("every sampled reference is zero"));
+    assert!(reason.contains("every reference looked at is zero"));
     assert!(verdict(judgement(bad(), 9), 0).failed());
     assert!(verdict(judgement(bad(), 9), 1).failed());
     assert!(verdict(judgement(vec![], 0), 0).failed());

@@ -54,8 +54,9 @@ pub struct Arguments {
     /// Multiply-adds up to which every element is checked in f64
     #[arg(long, value_name = "N")]
     full: Option<u128>,
-    /// auto, full (host, every element), sampled (host), device (made and sampled
-    /// there)
+    /// auto; full: every element, on the host up to --full, above it in FP64 on the
+    /// device; sampled (on the host); device: made and sampled there; device-full:
+    /// made there, every element in FP64 there
     #[arg(long, default_value = "auto")]
     strength: Strength,
     /// Host memory for operands and reference, in GiB
