@@ -54,9 +54,14 @@ fn main() -> ExitCode {
             each_kind_of_fault_is_caught,
         ),
         case(
-            "a_failing_case_names_the_element_and_replays_from_its_command",
+            "a_failing_case_names_the_element_and_its_twin_passes",
             &[&device],
-            a_failing_case_replays,
+            a_failing_case_names_the_element,
+        ),
+        case(
+            "a_printed_command_replays_its_failure_at_every_strength",
+            &[&device],
+            printed_commands_replay,
         ),
         case(
             "scales_and_rows_are_padded_as_the_library_wants_them",
@@ -111,7 +116,10 @@ fn passes_the_ladder(load: Load) -> Result<()> {
         match run_case(&device, subject.as_ref(), &case, &Limits::default())? {
             Outcome::Passed(_) => passed += 1,
             Outcome::Skipped { .. } => {}
-            failed => anyhow::bail!("{case}: {failed:#?}; {}", case.replay(subject.name())),
+            failed => anyhow::bail!(
+                "{case}: {failed:#?}; {}",
+                case.replay(subject.name(), Strength::Full)
+            ),
         }
     }
     ensure!(passed >= 6, "only {passed} cases ran");
@@ -164,7 +172,7 @@ fn each_kind_of_fault_is_caught() -> Result<()> {
     Ok(())
 }
 
-fn a_failing_case_replays() -> Result<()> {
+fn a_failing_case_names_the_element() -> Result<()> {
     let device = Device::open()?;
     let plant = Plant::load(&device)?;
     let wrong = plant.fault(fault("last-k-dropped")?);
@@ -188,33 +196,79 @@ fn a_failing_case_replays() -> Result<()> {
         finding.message
     );
 
-    let command = case.replay("fault:last-k-dropped");
-    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
-    let run = |words: &[&str]| {
-        std::process::Command::new(env!("CARGO_BIN_EXE_kernelgate"))
-            .args(words)
-            .output()
-    };
-    let output = run(&words)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        output.status.code() == Some(1),
-        "{command}: {:?} {text}",
-        output.status
-    );
-    ensure!(text.contains(&finding.message), "{text}");
-    // The twin passes under the same command.
-    let twin: Vec<&str> = words
-        .iter()
-        .map(|w| {
-            if *w == "fault:last-k-dropped" {
-                "simt"
+    // The twin passes under the command that replays the fault.
+    let command = case.replay("simt", Strength::Full);
+    ensure!(tool(&command)?.status.code() == Some(0), "{command}");
+    Ok(())
+}
+
+fn tool(command: &str) -> Result<std::process::Output> {
+    let words = command
+        .strip_prefix("kernelgate ")
+        .context("the command starts with the tool's name")?;
+    Ok(std::process::Command::new(env!("CARGO_BIN_EXE_kernelgate"))
+        .args(words.split_whitespace())
+        .output()?)
+}
+
+/// The text after `label` of the line that has it.
+fn printed<'t>(text: &'t str, label: &str) -> Option<&'t str> {
+    text.lines()
+        .find_map(|line| line.trim_start().strip_prefix(label))
+}
+
+/// For each check that can fail, and each place where it is made: what the tool prints
+/// as `replay:` fails again by the same check, and so does what it prints as
+/// `smallest:`.
+fn printed_commands_replay() -> Result<()> {
+    let padded = "--only 5,40,129 --pad 8 --input integers --output f32";
+    let plain = "--only 5,40,129 --input normal --output f32";
+    let masked = "--only 12,40,64 --masked 3,0,2 --max-rows 4 --input integers";
+    let table = [
+        ("store-past-n", padded, "untouched"),
+        ("store-past-n", "--only 1,40,64 --input integers", "guards"),
+        ("last-k-dropped", padded, "exact"),
+        ("last-k-dropped", plain, "elementwise"),
+        ("masked-rows-written", masked, "untouched"),
+    ];
+    for strength in ["full", "sampled", "device", "device-full"] {
+        for (name, options, check) in table {
+            // Shrinking takes up to sixty runs: once is enough.
+            let shrink = if strength == "full" {
+                ""
             } else {
-                w
+                " --no-shrink"
+            };
+            let first = format!(
+                "kernelgate gemm check --subject fault:{name} {options} --seed 3 \
+                 --strength {strength}{shrink}"
+            );
+            let output = tool(&first)?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let failed = format!("{check}: ");
+            ensure!(
+                output.status.code() == Some(1) && text.contains(&failed),
+                "{first}: {text}"
+            );
+            let replay = printed(&text, "replay: ").with_context(|| text.clone())?;
+            ensure!(
+                replay.ends_with(&format!("--strength {strength}")),
+                "{replay}"
+            );
+            for command in [Some(replay), printed(&text, "smallest: ")]
+                .into_iter()
+                .flatten()
+            {
+                let again = tool(command)?;
+                let said = String::from_utf8_lossy(&again.stdout).into_owned();
+                ensure!(again.status.code() == Some(1), "{command}: {said}");
+                ensure!(
+                    command != replay || said.contains(&failed),
+                    "{command}: {said}"
+                );
             }
-        })
-        .collect();
-    ensure!(run(&twin)?.status.code() == Some(0));
+        }
+    }
     Ok(())
 }
 

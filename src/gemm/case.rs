@@ -1,5 +1,6 @@
 //! A case: a problem, its inputs, and the command that runs it again.
 
+use super::check::Strength;
 use super::inputs::Input;
 use super::problem::Problem;
 
@@ -22,13 +23,14 @@ impl Case {
         }
     }
 
-    /// One command line that runs this case alone.
-    pub fn replay(&self, subject: &str) -> String {
+    /// One command line that runs this case alone, judged as it was.
+    pub fn replay(&self, subject: &str, strength: Strength) -> String {
         format!(
-            "kernelgate gemm check --subject {subject} {} --input {} --seed {}",
+            "kernelgate gemm check --subject {subject} {} --input {} --seed {} --strength {}",
             self.problem.options(),
             self.input.name(),
-            self.seed
+            self.seed,
+            strength.name()
         )
     }
 }

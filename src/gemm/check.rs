@@ -145,17 +145,28 @@ impl<'d> Checker<'d> {
         if let Some(reason) = subject.refusal(&case.problem) {
             return Ok(Outcome::Skipped { reason });
         }
-        let small = case.problem.work() <= self.limits.full;
-        match self.limits.strength {
+        match self.strength(case)? {
             Strength::Device => self.on_device(subject, case, Depth::Sampled),
             Strength::DeviceFull => self.on_device(subject, case, Depth::Full),
-            Strength::Auto if !small => self.on_device(subject, case, Depth::Sampled),
-            Strength::Full if !small && self.shop()?.library(self.device)?.is_some() => {
-                self.on_device(subject, case, Depth::Full)
-            }
-            Strength::Auto | Strength::Full => self.on_host(subject, case, true),
             Strength::Sampled => self.on_host(subject, case, false),
+            Strength::Auto | Strength::Full => self.on_host(subject, case, true),
         }
+    }
+
+    /// What the strength asked for comes to for `case`: never [`Strength::Auto`].
+    ///
+    /// # Errors
+    /// When the library that this depends on is there and cannot be opened.
+    pub fn strength(&self, case: &Case) -> Result<Strength> {
+        let small = case.problem.work() <= self.limits.full;
+        Ok(match self.limits.strength {
+            Strength::Auto if small => Strength::Full,
+            Strength::Auto => Strength::Device,
+            Strength::Full if !small && self.shop()?.library(self.device)?.is_some() => {
+                Strength::DeviceFull
+            }
+            named => named,
+        })
     }
 
     fn shop(&self) -> Result<&Workshop> {

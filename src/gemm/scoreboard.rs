@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::bound::Accumulator;
 use super::case::Case;
-use super::check::Limits;
+use super::check::{Limits, Strength};
 use super::faults::{CATALOGUE, Fault};
 use super::gate::{self, Check, Judgement, Reference, results};
 use super::named::Named;
@@ -239,7 +239,9 @@ pub fn trials(
                     .findings
                     .first()
                     .map(|f| format!("{}: {}", f.check.name(), f.message)),
-                replay: named.case.replay(&format!("fault:{}", fault.name)),
+                replay: named
+                    .case
+                    .replay(&format!("fault:{}", fault.name), Strength::Full),
             });
         }
     }
@@ -287,7 +289,7 @@ pub fn false_alarms(
                     subject.name(),
                     finding.check.name(),
                     finding.message,
-                    case.replay(subject.name())
+                    case.replay(subject.name(), Strength::Full)
                 ));
             }
         }

@@ -1,6 +1,7 @@
 //! When a sampled check has a verdict.
 
 use super::*;
+use crate::gemm::gate::{Check, Finding};
 
 fn judgement(findings: Vec<Finding>, compared: usize) -> Judgement {
     Judgement {

@@ -65,6 +65,9 @@ pub struct Arguments {
     /// Every n-th case from the k-th: a part of a job array
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
+    /// Run each case this many times: later runs find memory and kernels in place
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: usize,
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -220,10 +223,16 @@ struct Tally {
     skipped: usize,
     lost: bool,
     skips: std::collections::BTreeMap<String, usize>,
+    /// In cases that were judged.
+    spent: std::time::Duration,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit> {
-    let cases = arguments.cases()?;
+    let cases: Vec<Case> = arguments
+        .cases()?
+        .into_iter()
+        .flat_map(|case| vec![case; arguments.repeat.max(1)])
+        .collect();
     let device = Device::open()?;
     if arguments.json {
         errln!("{}", device.banner());
@@ -271,7 +280,11 @@ fn one(
     progress: &Progress,
     tally: &mut Tally,
 ) -> Result<()> {
+    let started = std::time::Instant::now();
     let outcome = checker.run(subject, case)?;
+    if !matches!(outcome, Outcome::Skipped { .. }) {
+        tally.spent += started.elapsed();
+    }
     match &outcome {
         Outcome::Passed(_) => tally.passed += 1,
         Outcome::Failed(_) => tally.failed += 1,
@@ -287,6 +300,8 @@ fn one(
                 .or_default() += 1;
         }
     }
+    let strength = checker.strength(case)?;
+    let replay = case.replay(&arguments.subject_of(subject), strength);
     let smallest = match &outcome {
         Outcome::Failed(_) if !arguments.no_shrink => Some(shrink(case, 60, |smaller| {
             checker
@@ -296,23 +311,31 @@ fn one(
         .filter(|smallest| smallest.problem != case.problem),
         _ => None,
     };
+    let smallest = match smallest {
+        Some(smaller) => {
+            let strength = checker.strength(&smaller)?;
+            Some(smaller.replay(&arguments.subject_of(subject), strength))
+        }
+        None => None,
+    };
     if arguments.json {
         let line = Line {
             subject: subject.name(),
             case: case.to_string(),
             outcome: &outcome,
-            replay: case.replay(&arguments.subject_of(subject)),
-            smallest: smallest.map(|case| case.replay(&arguments.subject_of(subject))),
+            replay,
+            smallest,
         };
         progress.line(&serde_json::to_string(&line)?)?;
     } else if outcome.failed() || arguments.verbose || arguments.only.is_some() {
-        progress.line(&describe(
-            arguments,
-            subject,
-            case,
-            &outcome,
-            smallest.as_ref(),
-        ))?;
+        let mut text = describe(subject, case, &outcome);
+        if outcome.failed() {
+            text += &format!("\n     replay: {replay}");
+        }
+        if let Some(smallest) = smallest {
+            text += &format!("\n     smallest: {smallest}");
+        }
+        progress.line(&text)?;
     }
     Ok(())
 }
@@ -329,13 +352,7 @@ impl Arguments {
     }
 }
 
-fn describe(
-    arguments: &Arguments,
-    subject: &dyn Subject,
-    case: &Case,
-    outcome: &Outcome,
-    smallest: Option<&Case>,
-) -> String {
+fn describe(subject: &dyn Subject, case: &Case, outcome: &Outcome) -> String {
     let mut text = format!("{} {} {case}", outcome.word(), subject.name());
     match outcome {
         Outcome::Skipped { reason } => text += &format!("\n     {reason}"),
@@ -376,18 +393,6 @@ fn describe(
             }
         }
     }
-    if outcome.failed() {
-        text += &format!(
-            "\n     replay: {}",
-            case.replay(&arguments.subject_of(subject))
-        );
-    }
-    if let Some(smallest) = smallest {
-        text += &format!(
-            "\n     smallest: {}",
-            smallest.replay(&arguments.subject_of(subject))
-        );
-    }
     text
 }
 
@@ -403,6 +408,11 @@ fn summary(arguments: &Arguments, tally: &Tally) -> Result<Exit> {
         "{} passed, {} failed, {} skipped",
         tally.passed, tally.failed, tally.skipped
     );
+    let judged = tally.passed + tally.failed;
+    if judged > 0 {
+        let mean = tally.spent.as_secs_f64() * 1e3 / judged as f64;
+        text += &format!("; {mean:.2} ms a case, of {judged} judged");
+    }
     for (reason, count) in &tally.skips {
         text += &format!("\n  skipped {count}: {reason}");
     }
