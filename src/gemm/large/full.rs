@@ -181,9 +181,9 @@ pub fn collect(shop: &Workshop, groups: &[Place<'_>], checked: &mut Checked) -> 
         }
     }
     let global = (size > 0.0).then(|| (squares / size, allowed / size));
-    if let Some((calc, limit)) = global
-        && !(calc <= limit)
-    {
+    // NaN is outside.
+    let inside = |&(calc, limit): &(f64, f64)| calc <= limit;
+    if let Some((calc, limit)) = global.filter(|global| !inside(global)) {
         let message = format!("calc_diff is {calc:.3e}; the intervals allow {limit:.3e}");
         checked
             .findings
