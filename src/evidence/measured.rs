@@ -220,7 +220,10 @@ pub const BENCH: &[Step] = &[
     on_gpu(
         "against-ncu",
         &["bench", "against-ncu"],
-        &[r"^(\S+/(?:cold|warm)) +[\d.]+ +[\d.]+ "],
+        &[
+            r"^(\S+/(?:cold|warm)) +[\d.]+ +[\d.]+ +[\d.]+ .*%$",
+            r"^(\d+ of \d+ agree): ",
+        ],
     ),
     on_cpu(
         "cpu-driver-speed",

@@ -8,6 +8,7 @@
 
 pub mod baseline;
 pub mod cases;
+pub mod code_cache;
 pub mod compare;
 pub mod gemm;
 pub mod html;

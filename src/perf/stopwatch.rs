@@ -9,6 +9,8 @@
 //! Cold: a buffer of three times L2 is read through first, which leaves only clean
 //! lines of foreign data. Warm: the work ran just before, on the same data.
 //!
+//! Code is warm unless [`Stopwatch::empty_code`] asks for the opposite.
+//!
 //! Limits: the default stream only; work that waits for the device cannot be timed
 //! (an error says so). Under a driver that runs kernels at the launch, or a
 //! profiler that does, nothing can be held: [`Stopwatch::new`] refuses the former.
@@ -16,6 +18,7 @@
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::code_cache::CodeFlush;
 use super::stats::{Summary, median_of};
 use super::telemetry::{Reading, Telemetry};
 use crate::device::choice::Driver;
@@ -102,6 +105,7 @@ pub struct Stopwatch<'d> {
     start: Event,
     stop: Event,
     flush: Flush,
+    code: Option<CodeFlush>,
     telemetry: Telemetry,
     overhead: f64,
 }
@@ -146,6 +150,7 @@ impl<'d> Stopwatch<'d> {
             start: device.event()?,
             stop: device.event()?,
             flush: Flush::new(device)?,
+            code: None,
             telemetry: Telemetry::open(&hardware.pci_bus_id),
             overhead: 0.0,
         };
@@ -172,6 +177,19 @@ impl<'d> Stopwatch<'d> {
     /// sample.
     pub fn overhead(&self) -> f64 {
         self.overhead
+    }
+
+    /// Whether samples start with empty instruction caches, as a first launch does.
+    pub fn empty_code(&mut self, empty: bool) -> Result<()> {
+        self.code = None;
+        if empty {
+            let code = CodeFlush::new(self.device)?;
+            // Loaded before anything is held: see `load_kernels`.
+            code.enqueue()?;
+            self.device.synchronize()?;
+            self.code = Some(code);
+        }
+        Ok(())
     }
 
     /// Clocks, power and temperature of the device.
@@ -225,6 +243,9 @@ impl<'d> Stopwatch<'d> {
     }
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>, cache: Cache) -> Result<()> {
+        if let Some(code) = &self.code {
+            code.enqueue()?;
+        }
         match cache {
             Cache::Cold => self.flush.enqueue()?,
             Cache::Warm => work()?,
