@@ -6,6 +6,7 @@
 
 use anyhow::Result;
 use kernelgate::device::{Argument, Device, Launch, Module};
+use kernelgate::exit::{self, Exit};
 use kernelgate::gemm::bound::Accumulator;
 use kernelgate::gemm::check::{Limits, run_case};
 use kernelgate::gemm::problem::{Problem, tensor_recipes};
@@ -13,6 +14,7 @@ use kernelgate::gemm::subject::{DeviceOperands, Subject};
 use kernelgate::gemm::{case::Case, inputs::Input};
 use kernelgate::lowp::OutputType;
 use kernelgate::outln;
+use std::process::ExitCode;
 
 struct OwnGemm(Module);
 
@@ -44,7 +46,11 @@ impl Subject for OwnGemm {
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    exit::run(check)
+}
+
+fn check() -> Result<Exit> {
     let device = Device::open()?;
     outln!("{}", device.banner())?;
     let own = OwnGemm(device.load_ptx("own_gemm", include_str!("own_gemm.ptx"))?);
@@ -53,7 +59,10 @@ fn main() -> Result<()> {
         let case = Case::new("example", problem, input, 1);
         let outcome = run_case(&device, &own, &case, &Limits::default())?;
         outln!("{} {case}", outcome.word())?;
-        anyhow::ensure!(outcome.passed(), "{outcome:#?}");
+        if !outcome.passed() {
+            outln!("{outcome:#?}")?;
+            return Ok(Exit::Failed);
+        }
     }
-    Ok(())
+    Ok(Exit::Held)
 }

@@ -119,7 +119,12 @@ pub fn program<A: clap::Parser>(
 pub fn arguments<A: clap::Parser>(
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<A, ExitCode> {
-    A::try_parse_from(words).map_err(|instead| {
+    let mut command = with_exit_codes(A::command());
+    let read = command
+        .try_get_matches_from_mut(words)
+        .and_then(|matches| A::from_arg_matches(&matches))
+        .map_err(|error| error.format(&mut command));
+    read.map_err(|instead| {
         if instead.use_stderr() {
             let _ = instead.print();
             return Exit::Usage.into();
@@ -130,6 +135,15 @@ pub fn arguments<A: clap::Parser>(
             Ok(Exit::Held)
         })
     })
+}
+
+/// Each `--help` ends with the table, unless the command has another one.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let command = match command.get_after_help() {
+        Some(_) => command,
+        None => command.after_help(HELP),
+    };
+    command.mut_subcommands(with_exit_codes)
 }
 
 /// [`run_reporting`] without JSON.

@@ -176,6 +176,41 @@ fn doctor_without_a_device_exits_three_and_names_each_thing() {
 }
 
 #[test]
+fn doctor_calls_a_wrong_setting_wrong_usage_and_still_lists_what_there_is() {
+    let output = run(KERNELGATE, "gpu", &["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(findings.len() > 1, "{findings:?}");
+    let chosen = findings[0]["detail"].as_str().unwrap();
+    assert!(chosen.contains("KERNELGATE_DRIVER=gpu"), "{chosen}");
+}
+
+#[test]
+fn every_help_tells_the_exit_codes() {
+    let commands: &[&[&str]] = &[
+        &[],
+        &["sanitize"],
+        &["doctor"],
+        &["driver-path"],
+        &["gemm", "check"],
+        &["moe", "check"],
+        &["bench"],
+        &["bench", "aa"],
+        &["grade", "testing"],
+        &["forms", "verify"],
+        &["evidence", "record"],
+    ];
+    for words in commands {
+        let mut all = words.to_vec();
+        all.push("--help");
+        let output = run(KERNELGATE, NO_DRIVER, &all);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let help = text(&output.stdout);
+        assert!(help.contains("Exit code"), "{words:?}: {help}");
+    }
+}
+
+#[test]
 fn evidence_of_nothing_is_no_pass() {
     let empty = tempfile::tempdir().unwrap();
     let folder = empty.path().to_str().unwrap();

@@ -50,7 +50,15 @@ const ON_A_DEVICE: &[&[&str]] = &[
     &["gemm", "limits"],
     &["gemm", "faults"],
     &["moe", "check", "--case", "reused-buffers"],
+    &["moe", "check", "--ranks", "2", "--case", "reused-buffers"],
+    &["moe", "bench"],
+    &["moe", "faults"],
     &["bench", "--only", "memcpy"],
+    &["bench", "launch", "--only", "memcpy"],
+    &["forms", "run", "--only", "integer/add"],
+    &["forms", "verify", "--only", "integer/add"],
+    &["evidence", "verify", "--bin-dir", "/nodir"],
+    &["grade", "testing"],
     &["grade", "memory_bugs", "--bin", MEMORY_BUGS],
 ];
 

@@ -10,6 +10,7 @@
 //! each leaked allocation is one error.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,8 @@ impl Session {
                 match session {
                     Ok(session) => Some(session),
                     Err(error) => {
-                        eprintln!("kernelgate: {VARIABLE}: {error}");
+                        // A standard error that is full must not turn this into a panic.
+                        let _ = writeln!(std::io::stderr(), "kernelgate: {VARIABLE}: {error}");
                         std::process::exit(3);
                     }
                 }

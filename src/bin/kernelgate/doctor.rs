@@ -27,16 +27,12 @@ struct Finding {
     enables: &'static str,
 }
 
-/// Exit 0 when some driver has a device, 3 when none has: nothing could run then.
+/// Exit 0 when some driver has a device. Otherwise nothing could run: 2 for a variable
+/// with a wrong value, 3 when there is none.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     // The device first: it decides which library this process may bind to.
-    let device = device();
+    let (device, exit) = device();
     let drivers = drivers(&survey());
-    let exit = if device.found {
-        Exit::Held
-    } else {
-        Exit::CouldNotRun
-    };
     let mut findings = vec![device];
     findings.extend(drivers);
     findings.push(program(
@@ -65,17 +61,18 @@ fn line(finding: &Finding) -> String {
     )
 }
 
-fn device() -> Finding {
-    let (found, detail) = match Device::open() {
-        Ok(device) => (true, device.banner()),
-        Err(error) => (false, error.to_string()),
+fn device() -> (Finding, Exit) {
+    let (found, detail, exit) = match Device::open() {
+        Ok(device) => (true, device.banner(), Exit::Held),
+        Err(error) => (false, error.to_string(), error.exit()),
     };
-    Finding {
+    let finding = Finding {
         what: "chosen device",
         found,
         detail,
         enables: "every lesson and test",
-    }
+    };
+    (finding, exit)
 }
 
 fn drivers(survey: &Survey) -> [Finding; 2] {

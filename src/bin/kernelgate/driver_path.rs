@@ -15,7 +15,7 @@ use kernelgate::outln;
 
 const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
-/// Print a folder that serves the CPU driver as libcuda.so and libcuda.so.1.
+/// Print a folder that serves the CPU driver as libcuda.so and libcuda.so.1
 ///
 /// With it in LD_LIBRARY_PATH, any program that uses the CUDA driver API runs on
 /// the CPU:

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use kernelgate::device::{choose, environment};
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::forms::runner::{self, Options, Outcome, Run};
 use kernelgate::forms::spec::{self, Spec};
@@ -13,8 +14,7 @@ use std::time::Duration;
 
 use crate::given;
 
-/// One tiny PTX file per instruction form: run them on the driver that
-/// KERNELGATE_DRIVER chooses, record their outputs, compare with a recording.
+/// One tiny PTX file an instruction form: run them, record, compare with a recording
 ///
 /// Record on a GPU machine that holds this binary and a copy of forms/:
 ///   KERNELGATE_DRIVER=cuda kernelgate forms record --forms-dir forms --out OUT \
@@ -156,6 +156,8 @@ fn selected(select: &Select) -> Result<Vec<Spec>> {
 }
 
 fn execute(how: &How, specs: &[Spec]) -> Result<Run> {
+    // Here, and not by every child: one error instead of one a form.
+    choose(&environment::check()?)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let program = std::env::current_exe().context("own path")?;
     let start = std::time::Instant::now();

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Parser, Subcommand};
-use kernelgate::device::Device;
+use kernelgate::device::{Device, choose, environment};
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::lessons::grade::answers::Answers;
 use kernelgate::lessons::grade::process::{self, Finished, LIMIT};
@@ -101,6 +101,10 @@ fn grade_testing(args: &TestingArgs) -> anyhow::Result<Grade> {
     }
     let answers_file = answers_file(args.answers.as_deref())?;
     let answers = Answers::read(&answers_file)?;
+    if !args.stand_in {
+        // Without a driver the student's program is not to blame.
+        choose(&environment::check()?)?;
+    }
     let seed = args.seed.unwrap_or_else(seed_from_clock);
     let mut command = Command::new(&program);
     command.args(["--trial", &seed.to_string()]);

@@ -53,6 +53,15 @@ impl Program {
         on_path.into_iter().chain(in_toolkits).find(|p| p.is_file())
     }
 
+    /// The file that the variable names, where there is none: a misspelt name is no wish
+    /// for another program.
+    pub fn misnamed(&self) -> Option<PathBuf> {
+        std::env::var_os(self.variable)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+            .filter(|file| !file.is_file())
+    }
+
     /// The version line that the program prints, or why there is none.
     pub fn version(&self, file: &Path) -> String {
         match Command::new(file).arg("--version").output() {

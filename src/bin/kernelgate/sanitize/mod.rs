@@ -118,6 +118,13 @@ pub fn backend() -> anyhow::Result<Backend> {
         let library = choice.file;
         return Ok(Backend::Ours { library, why });
     }
+    if let Some(missing) = COMPUTE_SANITIZER.misnamed() {
+        return Err(usage(format!(
+            "{}={}: there is no such file; expected NVIDIA's compute-sanitizer",
+            COMPUTE_SANITIZER.variable,
+            missing.display()
+        )));
+    }
     match (COMPUTE_SANITIZER.find(), request) {
         (Some(file), _) => Ok(Backend::Vendor(file)),
         (None, Request::Auto) => Ok(Backend::Ours {
