@@ -288,6 +288,28 @@ fn a_good_log_file_is_left_as_the_driver_wrote_it() {
 }
 
 #[test]
+fn a_relative_log_file_is_where_the_command_was_typed() {
+    let folder = tempfile::tempdir().unwrap();
+    let moved = script(
+        folder.path(),
+        "moved",
+        &format!("#!/bin/sh\ncd /; exec '{CI_GATE}' --fixed\n"),
+        0o755,
+    );
+    let output = Command::new(KERNELGATE)
+        .args(["sanitize", "--log-file", "log.txt", "--save", "saved.json"])
+        .args(["--", &moved])
+        .env("KERNELGATE_DRIVER", "cpu")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for file in ["log.txt", "saved.json"] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
 fn json_is_of_this_run_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("saved.json");

@@ -247,10 +247,36 @@ fn a_device_without_evidence_is_said_once() {
         bins.to_str().unwrap(),
         "--evidence",
         empty.path().to_str().unwrap(),
+        "--only",
+        "testing",
     ]);
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(text(&output.stdout), "", "no step was tried");
     assert!(text(&output.stderr).contains("evidence record"));
+}
+
+#[test]
+fn a_binary_that_a_later_step_needs_is_missed_before_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["testing", "ci_gate", "kernelgate"] {
+        let of = std::path::Path::new(KERNELGATE).with_file_name(name);
+        std::os::unix::fs::symlink(of, folder.path().join(name)).unwrap();
+    }
+    let bins = folder.path().to_str().unwrap();
+    let output = run(&[
+        KERNELGATE,
+        "evidence",
+        "verify",
+        "--bin-dir",
+        bins,
+        "--only",
+        "testing",
+        "--only",
+        "memory_bugs",
+    ]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(text(&output.stdout), "", "no step was tried");
+    assert!(text(&output.stderr).contains("memory_bugs is not there"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`decide`] is a pure function of the request and of what was found, so every
 //! row of the decision is tested without a GPU. The probing is in `loader`.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::DeviceError;
@@ -28,6 +29,8 @@ impl Request {
     pub fn from_env() -> Result<Request, DeviceError> {
         match std::env::var_os(VARIABLE) {
             None => Ok(Request::Auto),
+            // A path need not be UTF-8.
+            Some(value) if value.as_bytes().contains(&b'/') => Ok(Request::Path(value.into())),
             Some(value) => Request::parse(&value.to_string_lossy()),
         }
     }

@@ -174,11 +174,19 @@ fn probe(name: &OsStr) -> Probe {
     let library = match open(name) {
         Ok(library) => library,
         Err(why) => {
-            let path = Path::new(name);
+            let name = name.to_string_lossy();
+            let path = Path::new(&*name);
+            // The loader's words begin with the name in most cases, and a file's name
+            // stands before them in every message.
+            let why = why.strip_prefix(&format!("{name}: ")).unwrap_or(&why);
+            let file = path.is_file().then(|| path.to_path_buf());
             return Probe {
-                file: path.is_file().then(|| path.to_path_buf()),
+                devices: Err(match file {
+                    Some(_) => why.to_owned(),
+                    None => format!("{name}: {why}"),
+                }),
+                file,
                 ours: false,
-                devices: Err(format!("{}: {why}", name.to_string_lossy())),
             };
         }
     };
@@ -428,6 +436,12 @@ mod tests {
             probe.describe(),
             "libkernelgate-does-not-exist.so: not found"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_named_once() {
+        let probe = probe(OsStr::new("/etc/passwd"));
+        assert_eq!(probe.describe(), "/etc/passwd: invalid ELF header");
     }
 
     #[test]

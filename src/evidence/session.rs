@@ -151,6 +151,18 @@ impl Session<'_> {
     }
 
     /// # Errors
+    /// A binary that a step needs is missing: better said before an hour of steps than
+    /// after it.
+    pub fn require_binaries(&self, machine: &Machine) -> anyhow::Result<()> {
+        for step in self.steps()? {
+            if self.cannot_run(step, machine).is_none() {
+                run::binary(self.bin_dir, step.program)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
     /// This device has no folder: every step would only say so again.
     pub fn require_evidence(&self, machine: &Machine) -> anyhow::Result<()> {
         let folder = self.folder(machine);

@@ -132,6 +132,7 @@ fn with_session<T>(
     };
     session.steps()?;
     let machine = Machine::of(&common.bin_dir)?;
+    session.require_binaries(&machine)?;
     body(&session, &machine)
 }
 

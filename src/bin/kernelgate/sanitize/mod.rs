@@ -75,7 +75,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 
 fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
     output::require_open()?;
-    let tool = arguments.tool()?;
+    arguments.tool()?;
     let backend = backend()?;
     target::check(arguments.program().0)?;
     match backend {
@@ -90,10 +90,7 @@ fn sanitize(arguments: &Arguments) -> anyhow::Result<Outcome> {
             errln!("kernelgate sanitize: running NVIDIA's {}", file.display());
             vendor::run(&file, arguments)
         }
-        Backend::Ours { library, why } => {
-            errln!("kernelgate sanitize: {tool} by kernelgate's CPU driver, because {why}");
-            ours::run(&library, arguments)
-        }
+        Backend::Ours { library, why } => ours::run(&library, &why, arguments),
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use cuda::check::config::{self, Config};
 use cuda::check::report::Status;
 use kernelgate::device::choice;
-use kernelgate::out;
+use kernelgate::{errln, out};
 
 use super::flags::Arguments;
 use super::outcome::{Ended, Launches, Outcome};
@@ -19,13 +19,24 @@ use crate::{driver_path, given};
 ///
 /// Two ways lead PROGRAM to our driver: `KERNELGATE_DRIVER` for programs that use
 /// kernelgate's device layer, `LD_LIBRARY_PATH` for any other.
-pub fn run(library: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(library: &Path, why: &str, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let folder = driver_path::folder_of(library)?;
     let exchange = tempfile::tempdir().context("no temporary folder for the driver's status")?;
     let status_file = exchange.path().join("status");
     let json_file = exchange.path().join("findings-%p.json");
-    let config = arguments.config(&text(&status_file)?, &text(&json_file)?)?;
+    let mut config = arguments.config(&text(&status_file)?, &text(&json_file)?)?;
+    for file in [&mut config.log_file, &mut config.save]
+        .into_iter()
+        .flatten()
+    {
+        // PROGRAM may have moved to another folder by the time that the driver looks.
+        *file = text(&std::path::absolute(&*file)?)?;
+    }
     check_files(&config)?;
+    errln!(
+        "kernelgate sanitize: {} by kernelgate's CPU driver, because {why}",
+        arguments.tool()?
+    );
 
     let (program, rest) = arguments.program();
     let status = Command::new(program)

@@ -47,6 +47,9 @@ pub fn check(program: &OsStr) -> anyhow::Result<()> {
 /// A word with a `/` is a file, another is looked for in PATH.
 fn found(program: &OsStr) -> anyhow::Result<PathBuf> {
     let name = program.to_string_lossy();
+    if name.is_empty() {
+        bail!("cannot start the program: its name is empty");
+    }
     if name.contains('/') {
         let file = PathBuf::from(program);
         if file.symlink_metadata().is_err() {
