@@ -3,34 +3,20 @@
 // Block-scaled FP8 GEMM on tensor cores through mma.sync m16n8k32, double
 // buffered with cp.async, scaled and promoted into FP32 once a k-group.
 //
-// Contract: as gemm_simt.cuh, with two restrictions: both operands E4M3, and
-// depth a multiple of 16 (cp.async copies 16 aligned bytes). k-groups of at
-// least 32. Launch: grid (ceil(n/tile), ceil(max rows/tile), groups); `mmaFp8`
-// has a tile of 64 and 128 threads, `mmaFp8Large` one of 128 and 256 threads.
+// Contract: mma.cuh, with k-groups of at least 32. Launch: grid (ceil(n/tile),
+// ceil(max rows/tile), groups); `mmaFp8` has a tile of 64 and 128 threads,
+// `mmaFp8Large` one of 128 and 256 threads.
 //
 // On sm_90 this instruction unpacks to FP16 and accumulates in FP32, so it does
-// not show the truncation of wgmma.
+// not show the truncation of wgmma; gemm_mma_widened.cu does the unpacking itself
+// there and is twice as fast.
 
-using Byte = unsigned char;
-using Word = unsigned int;
-using Long = unsigned long long;
-
-struct Group {
-  Long a, b, aScale, bScale, c, rows, depth, allocated;
-};
+#include "mma.cuh"
 
 constexpr int kTile = 64;
 constexpr int kDepth = 64;
 // 16 bytes of pad: rows stay aligned, and eight rows fall on distinct banks.
 constexpr int kStride = kDepth + 16;
-
-__device__ __forceinline__ void copyAsync(Byte* to, const Byte* from, bool real) {
-  const Word address = static_cast<Word>(__cvta_generic_to_shared(to));
-  // Size 0 reads nothing and fills the 16 bytes with zero codes.
-  const int bytes = real ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :: "r"(address), "l"(from), "r"(bytes) : "memory");
-}
 
 __device__ __forceinline__ void multiply(float (&d)[4], const Word (&a)[4],
                                          const Word (&b)[2]) {
@@ -39,29 +25,6 @@ __device__ __forceinline__ void multiply(float (&d)[4], const Word (&a)[4],
       "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-__device__ __forceinline__ void storeOutput(void* c, Long at, Word type,
-                                            bool accumulate, float value) {
-  if (type == 0) {
-    float* to = static_cast<float*>(c) + at;
-    *to = accumulate ? value + *to : value;
-    return;
-  }
-  unsigned short* to = static_cast<unsigned short*>(c) + at;
-  if (type == 1) {
-    float held = 0.0f;
-    if (accumulate) asm("cvt.f32.f16 %0, %1;" : "=f"(held) : "h"(*to));
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value + held));
-    *to = bits;
-  } else {
-    const float held =
-        accumulate ? __uint_as_float(static_cast<Word>(*to) << 16) : 0.0f;
-    unsigned short bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value + held));
-    *to = bits;
-  }
 }
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -217,14 +180,6 @@ constexpr int kTilesM = 4, kTilesN = 4;  // m16n8 tiles of a warp
 // banks, for ldmatrix as for cp.async: the chunk's place turns with the row.
 __device__ __forceinline__ int swizzled(int row, int k) {
   return row * kDepth + (((k >> 4) ^ (row >> 1)) & 3) * 16;
-}
-
-__device__ __forceinline__ void loadFour(Word& x, Word& y, Word& z, Word& w,
-                                         const Byte* from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(x), "=r"(y), "=r"(z), "=r"(w)
-               : "r"(static_cast<Word>(__cvta_generic_to_shared(from)))
-               : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)

@@ -14,6 +14,7 @@ pub mod gate;
 pub mod inputs;
 pub mod large;
 pub mod limits;
+pub mod mma;
 pub mod named;
 pub mod operands;
 pub mod planted;

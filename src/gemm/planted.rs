@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::bound::Accumulator;
 use super::faults::{Fault, WrongLaunch};
 use super::problem::Problem;
-use super::simt::launch_contract;
+use super::simt::{Block, launch_contract};
 use super::subject::{DeviceOperands, Group, Subject};
 use crate::device::{Device, DeviceError, Module};
 use crate::kernels::{GEMM_FAULTS, GEMM_SIMT};
@@ -99,7 +99,12 @@ impl Subject for Planted<'_> {
         };
         let kernel = module.kernel(self.kernel)?;
         let run = |operands: &DeviceOperands| {
-            launch_contract(&kernel, (32, 32), 64, problem, operands, self.severity)
+            let block = Block {
+                tile: (32, 32),
+                threads: 64,
+                shared_bytes: 0,
+            };
+            launch_contract(&kernel, block, problem, operands, self.severity)
         };
         let wrong = match self.launch {
             WrongLaunch::GroupStartsEarly => starts_early(problem, &operands.groups),

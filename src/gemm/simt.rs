@@ -1,5 +1,5 @@
-//! The subjects `simt` and `mma`: our kernels from `kernels/gemm_simt.cu` and
-//! `kernels/gemm_mma.cu`.
+//! The subject `simt`: our portable kernel from `kernels/gemm_simt.cu`, and the launch
+//! that the kernels of its contract share.
 
 use anyhow::{Context, Result};
 
@@ -7,7 +7,7 @@ use super::bound::Accumulator;
 use super::problem::Problem;
 use super::subject::{DeviceOperands, Subject};
 use crate::device::{Argument, Device, DeviceError, Kernel, Launch, Module};
-use crate::kernels::{GEMM_MMA, GEMM_SIMT};
+use crate::kernels::GEMM_SIMT;
 use crate::lowp::{E2M1, E4M3, Granularity, OutputType, Recipe};
 
 /// log2 of a recipe's group along (rows, k); 31 where one scale serves all.
@@ -21,11 +21,20 @@ pub fn shifts(recipe: &Recipe) -> Option<(u32, u32)> {
     }
 }
 
+/// What a block of a kernel of the contract needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Block {
+    /// Rows and columns of C.
+    pub tile: (usize, usize),
+    pub threads: u32,
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+}
+
 /// Launches a kernel of the contract in `gemm_simt.cuh`.
 pub fn launch_contract(
     kernel: &Kernel<'_>,
-    tile: (usize, usize),
-    threads: u32,
+    block: Block,
     problem: &Problem,
     operands: &DeviceOperands,
     severity: f32,
@@ -47,13 +56,16 @@ pub fn launch_contract(
     let blocks = |extent: u64, tile: usize| u32::try_from(extent.div_ceil(tile as u64));
     let launch = Launch {
         grid: (
-            blocks(problem.n as u64, tile.1).context("n has too many tiles")?,
-            blocks(rows, tile.0).context("m has too many tiles")?,
+            blocks(problem.n as u64, block.tile.1).context("n has too many tiles")?,
+            blocks(rows, block.tile.0).context("m has too many tiles")?,
             u32::try_from(operands.groups.len()).context("too many groups")?,
         ),
-        block: (threads, 1, 1),
-        shared_bytes: 0,
+        block: (block.threads, 1, 1),
+        shared_bytes: block.shared_bytes,
     };
+    if block.shared_bytes > 48 << 10 {
+        kernel.allow_shared_bytes(block.shared_bytes)?;
+    }
     let output: u32 = match problem.output {
         OutputType::F32 => 0,
         OutputType::F16 => 1,
@@ -82,7 +94,8 @@ pub fn launch_contract(
     Ok(())
 }
 
-fn scales_are_read(problem: &Problem) -> Option<String> {
+/// Why a kernel of the contract cannot read a problem's scales.
+pub fn unread_scales(problem: &Problem) -> Option<String> {
     [("a", &problem.a), ("b", &problem.b)]
         .into_iter()
         .find(|(_, recipe)| shifts(recipe).is_none())
@@ -103,7 +116,7 @@ impl Simt {
 }
 
 /// The 128 × 128 tile pays off when it is mostly full and there is enough work.
-fn is_large(problem: &Problem) -> bool {
+pub fn is_large(problem: &Problem) -> bool {
     let rows = problem.segments().iter().map(|s| s.rows).max().unwrap_or(0);
     rows >= 96 && problem.n >= 96 && problem.work() >= 1 << 20
 }
@@ -117,7 +130,7 @@ impl Subject for Simt {
         if problem.a.format != E4M3 || ![E4M3, E2M1].contains(&problem.b.format) {
             return Some("simt reads E4M3 x E4M3 and E4M3 x E2M1".to_owned());
         }
-        scales_are_read(problem)
+        unread_scales(problem)
     }
 
     fn accumulator(&self, _problem: &Problem) -> Accumulator {
@@ -140,67 +153,11 @@ impl Subject for Simt {
             (true, true) => ("simtFp4Large", 256),
         };
         let kernel = self.module.kernel(name)?;
-        launch_contract(&kernel, self.tile(problem), threads, problem, operands, 0.0)
-    }
-}
-
-/// The tensor-core kernel through `mma.sync`: FP8 × FP8, k a multiple of 16.
-pub struct Mma {
-    module: Module,
-}
-
-impl Mma {
-    /// # Errors
-    /// [`DeviceError::PtxRejected`] on a device below sm_89.
-    pub fn load(device: &Device) -> Result<Mma, DeviceError> {
-        Ok(Mma {
-            module: device.load(&GEMM_MMA)?,
-        })
-    }
-}
-
-impl Subject for Mma {
-    fn name(&self) -> &str {
-        "mma"
-    }
-
-    fn refusal(&self, problem: &Problem) -> Option<String> {
-        if problem.a.format != E4M3 || problem.b.format != E4M3 {
-            return Some("mma reads E4M3 x E4M3".to_owned());
-        }
-        for recipe in [&problem.a, &problem.b] {
-            if shifts(recipe).is_some_and(|(_, k)| k < 5) {
-                return Some("mma multiplies 32 of k at once: groups of 16 do not fit".to_owned());
-            }
-        }
-        if let Some(s) = problem.segments().iter().find(|s| s.depth % 16 != 0) {
-            return Some(format!(
-                "mma copies 16 bytes at a time: k = {} is no multiple",
-                s.depth
-            ));
-        }
-        scales_are_read(problem)
-    }
-
-    /// On sm_90 this instruction unpacks to FP16 and accumulates in FP32.
-    fn accumulator(&self, _problem: &Problem) -> Accumulator {
-        Accumulator::Fp32
-    }
-
-    fn tile(&self, problem: &Problem) -> (usize, usize) {
-        if is_large(problem) {
-            (128, 128)
-        } else {
-            (64, 64)
-        }
-    }
-
-    fn launch(&self, _: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()> {
-        let (name, threads) = match is_large(problem) {
-            true => ("mmaFp8Large", 256),
-            false => ("mmaFp8", 128),
+        let block = Block {
+            tile: self.tile(problem),
+            threads,
+            shared_bytes: 0,
         };
-        let kernel = self.module.kernel(name)?;
-        launch_contract(&kernel, self.tile(problem), threads, problem, operands, 0.0)
+        launch_contract(&kernel, block, problem, operands, 0.0)
     }
 }

@@ -12,8 +12,9 @@ use super::stream::{StreamWorkload, size_name, stream};
 use super::workload::{Config, Workload};
 use crate::device::{Device, DeviceError, LtError};
 use crate::gemm::cublaslt::CublasLt;
+use crate::gemm::mma::Mma;
 use crate::gemm::problem::{Form, Problem};
-use crate::gemm::simt::{Mma, Simt};
+use crate::gemm::simt::Simt;
 use crate::gemm::subject::Subject;
 use crate::gemm::wgmma::Wgmma;
 use crate::lowp::OutputType;
@@ -127,7 +128,7 @@ impl Case {
                 output,
             } => match (*subject, shape, output) {
                 ("simt", ..) => Some("simtFp8Large"),
-                ("mma", ..) => Some("mmaFp8Large"),
+                ("mma", ..) => Some("mmaFp8Widened"),
                 ("wgmma", Shape::Dense(..), OutputType::F32) => Some("wgmmaDenseF32"),
                 ("wgmma", Shape::Dense(..), _) => Some("wgmmaDenseBf16"),
                 ("wgmma", _, OutputType::F32) => Some("wgmmaF32"),
@@ -178,33 +179,36 @@ fn gemm<'d>(
     ptx: Option<&str>,
 ) -> Result<Built<'d>> {
     match subject {
-        "simt" | "mma" => {
-            let subject: Box<dyn Subject> = match subject {
-                "simt" => Box::new(Simt::load(device)?),
-                _ => match Mma::load(device) {
-                    Ok(mma) => Box::new(mma),
-                    Err(error @ DeviceError::PtxRejected { .. }) => {
-                        return Ok(Built::Skipped(error.to_string()));
-                    }
-                    Err(error) => return Err(error.into()),
-                },
-            };
-            let tile = subject.tile(&problem);
-            let (mma, large) = (subject.name() == "mma", tile.0 == 128);
+        "simt" => {
+            let simt = Simt::load(device)?;
+            let tile = simt.tile(&problem);
             let config = Config {
                 block_m: Some(tile.0),
                 block_n: Some(tile.1),
-                block_k: mma.then_some(64),
-                stages: mma.then_some(if large { 3 } else { 2 }),
-                warps: Some(if mma && !large { 4 } else { 8 }),
+                warps: Some(8),
+                split: Some(1),
+                ..Config::default()
+            };
+            whole(device, Box::new(simt), config, problem)
+        }
+        "mma" => {
+            let mma = match Mma::load(device) {
+                Ok(mma) => mma,
+                Err(error @ DeviceError::PtxRejected { .. }) => {
+                    return Ok(Built::Skipped(error.to_string()));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let variant = mma.variant(&problem);
+            let config = Config {
+                block_m: Some(variant.tile.0),
+                block_n: Some(variant.tile.1),
+                block_k: Some(variant.step),
+                stages: Some(variant.stages),
+                warps: Some(variant.warps),
                 split: Some(1),
             };
-            Ok(Built::Ready(Box::new(GemmWorkload::new(
-                device,
-                Timed::Whole(subject),
-                config,
-                problem,
-            )?)))
+            whole(device, Box::new(mma), config, problem)
         }
         "wgmma" => match Wgmma::unavailable(device) {
             Some(reason) => Ok(Built::Skipped(reason)),
@@ -224,6 +228,21 @@ fn gemm<'d>(
         },
         other => anyhow::bail!("no subject is called `{other}`"),
     }
+}
+
+/// A subject of ours that is launched for every run.
+fn whole<'d>(
+    device: &'d Device,
+    subject: Box<dyn Subject>,
+    config: Config,
+    problem: Problem,
+) -> Result<Built<'d>> {
+    Ok(Built::Ready(Box::new(GemmWorkload::new(
+        device,
+        Timed::Whole(subject),
+        config,
+        problem,
+    )?)))
 }
 
 /// Dense shapes of models in use.

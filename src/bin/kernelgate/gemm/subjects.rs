@@ -5,8 +5,9 @@ use kernelgate::device::{Device, DeviceError, LtError};
 use kernelgate::exit::UsageError;
 use kernelgate::gemm::cublaslt::CublasLt;
 use kernelgate::gemm::faults::CATALOGUE;
+use kernelgate::gemm::mma::Mma;
 use kernelgate::gemm::planted::Plant;
-use kernelgate::gemm::simt::{Mma, Simt};
+use kernelgate::gemm::simt::Simt;
 use kernelgate::gemm::subject::Subject;
 use kernelgate::gemm::wgmma::Wgmma;
 
@@ -53,13 +54,15 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
     let loaded: Result<Box<dyn Subject>, DeviceError> = match name {
         "simt" => Simt::load(device).map(|s| Box::new(s) as _),
         "mma" => Mma::load(device).map(|s| Box::new(s) as _),
+        // Not one of `all`: what `mma` is where the device multiplies FP8.
+        "mma-native" => Mma::native(device).map(|s| Box::new(s) as _),
         "cublaslt" | "cublaslt-fast" => return cublaslt(device, name),
         "wgmma" => Wgmma::load(device).map(|s| Box::new(s) as _),
         // Not one of `all`: it is wrong on purpose.
         "wgmma-unpromoted" => Wgmma::load_unpromoted(device).map(|s| Box::new(s) as _),
         other => {
             return Err(UsageError(format!(
-                "no subject `{other}`; expected {}, cublaslt-fast, fault:NAME or all",
+                "no subject `{other}`; expected {}, mma-native, cublaslt-fast, fault:NAME or all",
                 BUILT_IN.join(", ")
             ))
             .into());
