@@ -135,10 +135,9 @@ fn passes_the_ladder(load: Load) -> Result<()> {
 /// Above the cap of the ladder here. The exact inputs find a wrong index anywhere, the
 /// normal ones a wrong scale. `native` is what a device without unpacking runs.
 fn large_mma_kernels_pass() -> Result<()> {
-    type Loaded = Result<Mma, DeviceError>;
+    type Load = fn(&Device) -> Result<Mma, DeviceError>;
     let device = Device::open()?;
-    let loads: [(&str, fn(&Device) -> Loaded); 2] =
-        [("mmaFp8Widened", Mma::load), ("mmaFp8Large", Mma::native)];
+    let loads: [(&str, Load); 2] = [("mmaFp8Widened", Mma::load), ("mmaFp8Large", Mma::native)];
     let whole = Problem::dense(128, 128, 256, OutputType::Bf16);
     let ragged = Problem::dense(97, 131, 400, OutputType::F16);
     for (kernel, load) in loads {
