@@ -171,3 +171,44 @@ fn killing_the_launcher_leaves_no_process() {
     launcher.wait().unwrap();
     assert!(gone_within(&ranks, Duration::from_secs(3)));
 }
+
+/// Two ranks that something else started, in mid-run.
+fn foreign_job(port: &str) -> [Child; 2] {
+    ["0", "1"].map(|rank| {
+        let mut command = command(&[
+            "check",
+            "--case",
+            "delays",
+            "--layout",
+            "masked",
+            "--iterations",
+            "100000",
+        ]);
+        command
+            .envs([("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank)])
+            .envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", port)])
+            .env("KERNELGATE_TOKEN", "a secret of this test")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    })
+}
+
+/// No launcher of ours watches: the store does, or its end is noticed.
+#[test]
+fn a_killed_rank_of_a_foreign_job_is_named_by_the_other_also_when_it_held_the_store() {
+    for (port, dying) in [("29531", 1), ("29533", 0)] {
+        let mut ranks = foreign_job(port);
+        std::thread::sleep(Duration::from_secs(2));
+        let started = Instant::now();
+        kill(ranks[dying].id());
+        ranks[dying].wait().unwrap();
+        let [first, second] = ranks;
+        let other = if dying == 0 { second } else { first };
+        let output = other.wait_with_output().unwrap();
+        assert!(started.elapsed() < Duration::from_secs(8));
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        let named = format!("rank {dying} lost");
+        assert!(text(&output).contains(&named), "{}", text(&output));
+    }
+}

@@ -24,6 +24,7 @@ fn joining(server: &Server, rank: usize, ranks: usize) -> Joining {
         ranks,
         timeout: Duration::from_secs(5),
         exit_after: None,
+        holder: None,
     }
 }
 
@@ -123,6 +124,127 @@ fn a_silent_stranger_is_shown_the_door() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+/// A byte every second is a sign of life, not a greeting.
+#[test]
+fn a_stranger_that_drips_is_shown_the_door() {
+    let server = server(1, Duration::from_secs(60));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let started = Instant::now();
+    // The length of a frame, then one byte of it at a time.
+    stream.write_all(&400u32.to_le_bytes()).unwrap();
+    while started.elapsed() < Duration::from_secs(12) {
+        if stream.write_all(&[1]).is_err() {
+            assert!(started.elapsed() < Duration::from_secs(10));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    panic!("after {:?} it is still listened to", started.elapsed());
+}
+
+/// More of them than the store attends to at once.
+#[test]
+fn a_rank_gets_past_a_crowd_of_silent_strangers() {
+    let server = server(1, Duration::from_secs(60));
+    let crowd: Vec<TcpStream> = (0..80)
+        .map(|_| TcpStream::connect(server.address()).unwrap())
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let patient = Joining {
+        timeout: Duration::from_secs(30),
+        ..joining(&server, 0, 1)
+    };
+    let hub = TcpHub::join(&patient).unwrap();
+    assert_eq!(gather(&hub, b"here").unwrap(), [b"here"]);
+    drop(crowd);
+    assert_eq!(server.lost(), None);
+}
+
+/// Rubbish from a rank that was let in: never a panic or a hang, always its name.
+#[test]
+fn an_admitted_rank_that_sends_rubbish_is_named_whatever_it_is() {
+    for seed in 0..40u64 {
+        let job = server(2, Duration::from_secs(60));
+        let waiting = TcpHub::join(&joining(&job, 0, 2)).unwrap();
+        let mut odd = raw(&job, 1, 2);
+        let length = 5 + word(seed, 0) as usize % 300;
+        let mut bytes: Vec<u8> = (0..length)
+            .map(|i| word(seed, 9 + i as u64) as u8)
+            .collect();
+        match seed % 4 {
+            // Any bytes; a frame of any bytes; one larger than allowed; one cut short.
+            0 => bytes[3] |= 0x80,
+            1 => drop(bytes.splice(..0, (length as u32).to_le_bytes())),
+            2 => bytes = (300u32 << 20).to_le_bytes().to_vec(),
+            _ => drop(bytes.splice(..0, (length as u32 + 50).to_le_bytes())),
+        }
+        odd.write_all(&bytes).unwrap();
+        odd.shutdown(std::net::Shutdown::Write).unwrap();
+        let error = gather(&waiting, b"").unwrap_err();
+        assert_eq!(error.ranks, [1], "seed {seed}: {error}");
+    }
+}
+
+/// Something else listens at the store's address.
+#[test]
+fn a_store_that_is_none_is_an_error_in_time() {
+    let answers: [(&str, &[u8]); 6] = [
+        ("silence", b""),
+        ("a web server", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        ("a huge frame", &[0xff; 64]),
+        ("another message", &[1, 0, 0, 0, 4]),
+        ("a cut frame", &[9, 0, 0, 0, 3, 1]),
+        ("a goodbye", b"bye"),
+    ];
+    for (what, answer) in answers {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let stranger = std::thread::spawn(move || {
+            listener.set_nonblocking(true).unwrap();
+            let started = Instant::now();
+            let mut open = Vec::new();
+            while started.elapsed() < Duration::from_secs(4) {
+                if let Ok((mut stream, _)) = listener.accept() {
+                    let _ = stream.write_all(answer);
+                    // A goodbye closes.
+                    if answer != b"bye" {
+                        open.push(stream);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let started = Instant::now();
+        let lost = refused(&Joining {
+            address,
+            token: TOKEN.to_owned(),
+            rank: 0,
+            ranks: 1,
+            timeout: Duration::from_secs(1),
+            exit_after: None,
+            holder: None,
+        });
+        assert!(started.elapsed() < Duration::from_secs(4), "{what}: {lost}");
+        assert!(lost.contains("store"), "{what}: {lost}");
+        drop(stranger);
+    }
+}
+
+/// The rank that holds the store is the one that is missed with it.
+#[test]
+fn the_holder_of_a_store_that_is_gone_is_named() {
+    let store = server(2, Duration::from_secs(60));
+    let hub = TcpHub::join(&Joining {
+        holder: Some(0),
+        ..joining(&store, 1, 2)
+    })
+    .unwrap();
+    drop(store);
+    let error = gather(&hub, b"").unwrap_err();
+    assert_eq!(error.ranks, [0], "{error}");
+    assert!(error.why.contains("the store is gone"), "{error}");
 }
 
 /// An admitted rank's connection by hand.

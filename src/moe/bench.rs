@@ -52,9 +52,8 @@ pub struct Bench {
     pub link_gigabytes: Option<f64>,
     pub memory_gigabytes: f64,
     pub parts: Vec<Part>,
-    /// Of the shorter of dispatch transfer and first GEMM, how much was hidden when
-    /// both were queued at once; `None` without other ranks.
-    pub overlap_percent: Option<f64>,
+    /// `None` without other ranks.
+    pub overlap: Option<Overlap>,
     pub same_bits: bool,
 }
 
@@ -103,7 +102,7 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
             Ok(device.synchronize()?)
         })?;
         parts.push(part(name, &times, work, link, memory));
-        Ok::<f64, anyhow::Error>(median(&times))
+        Ok::<Vec<f64>, anyhow::Error>(times)
     };
     timed("route", Work::None, &mut || {
         layer.launch_router(input.count)
@@ -159,8 +158,7 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
                     Ok(layer.device.synchronize()?)
                 })
             })?;
-            let hidden = (moved + gemm - both) / moved.min(gemm);
-            Some(100.0 * hidden.clamp(0.0, 1.0))
+            Some(Overlap::of(&moved, &gemm, &both))
         }
     };
     let after = layer.arena.out.read(elements)?;
@@ -179,9 +177,59 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
         link_gigabytes: link,
         memory_gigabytes: memory,
         parts,
-        overlap_percent: overlap,
+        overlap,
         same_bits,
     })
+}
+
+/// How much of one dispatch transfer is hidden when the first GEMM is queued beside
+/// it. The layer itself runs its parts one after the other: this says what it could
+/// gain, not what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Overlap {
+    /// Of the shorter of the two; as measured, so it may lie outside 0 to 100.
+    pub percent: f64,
+    /// Half of the range that the quartiles of the three times leave open.
+    pub plus_minus: f64,
+}
+
+impl Overlap {
+    /// From the times of the transfer, of the GEMM, and of both at once.
+    fn of(moved: &[f64], gemm: &[f64], both: &[f64]) -> Overlap {
+        let shorter = median(moved).min(median(gemm));
+        let hidden = median(moved) + median(gemm) - median(both);
+        let open: f64 = [moved, gemm, both].map(between_quartiles).iter().sum();
+        Overlap {
+            percent: 100.0 * hidden / shorter,
+            plus_minus: 50.0 * open / shorter,
+        }
+    }
+
+    /// A figure that noise moves by half of the whole says nothing.
+    fn is_told(self) -> bool {
+        self.plus_minus <= 50.0
+    }
+}
+
+impl std::fmt::Display for Overlap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_told() {
+            write!(
+                f,
+                "overlap: {:.0} % (plus or minus {:.0}) of the shorter of one transfer and the \
+                 first GEMM is hidden when both are queued",
+                self.percent, self.plus_minus
+            )?;
+        } else {
+            write!(
+                f,
+                "overlap: cannot be told, the times vary by {:.0} % of the shorter of one \
+                 transfer and the first GEMM",
+                2.0 * self.plus_minus
+            )?;
+        }
+        write!(f, "; the layer itself runs its parts one after the other")
+    }
 }
 
 /// What a part moves or computes, on one rank.
@@ -228,6 +276,14 @@ fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
+/// Distance of the quartiles.
+fn between_quartiles(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len() - 1;
+    sorted[(3 * last).div_ceil(4)] - sorted[last / 4]
 }
 
 fn part(name: &str, times: &[f64], work: Work, link: Option<f64>, memory: f64) -> Part {
@@ -356,11 +412,8 @@ impl std::fmt::Display for Bench {
             }
             writeln!(f)?;
         }
-        if let Some(overlap) = self.overlap_percent {
-            writeln!(
-                f,
-                "overlap: {overlap:.1} % of the shorter of transfer and first GEMM is hidden when both are queued"
-            )?;
+        if let Some(overlap) = self.overlap {
+            writeln!(f, "{overlap}")?;
         }
         writeln!(
             f,
@@ -372,5 +425,27 @@ impl std::fmt::Display for Bench {
                 "OTHER BITS"
             }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_is_a_share_of_the_shorter_with_its_doubt() {
+        let steady = |time: f64| vec![time; 20];
+        let all = Overlap::of(&steady(100.0), &steady(400.0), &steady(400.0));
+        assert_eq!((all.percent, all.plus_minus), (100.0, 0.0));
+        let none = Overlap::of(&steady(100.0), &steady(400.0), &steady(500.0));
+        assert_eq!(none.percent, 0.0);
+        let half = Overlap::of(&steady(400.0), &steady(100.0), &steady(450.0));
+        assert_eq!(half.percent, 50.0);
+        // A GEMM that varies by more than a transfer takes hides any answer.
+        let noisy: Vec<f64> = (0..20).map(|i| 24_000.0 + 20.0 * f64::from(i)).collect();
+        let doubt = Overlap::of(&steady(170.0), &noisy, &noisy);
+        assert!(!doubt.is_told() && all.is_told(), "{doubt:?}");
+        assert!(doubt.to_string().contains("cannot be told"), "{doubt}");
+        assert!(all.to_string().contains("100 % (plus or minus 0)"), "{all}");
     }
 }

@@ -71,7 +71,8 @@ impl Job {
     fn join<T>(&self, world: &World, body: impl Fn(&mut Rank, bool) -> Result<T>) -> Result<T> {
         end_the_process_at_a_panic();
         // Rank 0 holds the store, unless the launcher does.
-        let own = world.rank == 0 && environment(STORE_ELSEWHERE).is_none();
+        let elsewhere = environment(STORE_ELSEWHERE).is_some();
+        let own = world.rank == 0 && !elsewhere;
         let _store = own
             .then(|| {
                 let address = (world.host.as_str(), world.port);
@@ -86,6 +87,7 @@ impl Job {
             ranks: world.ranks,
             timeout: self.timeout,
             exit_after: Some(GRACE),
+            holder: (!elsewhere).then_some(0),
         };
         let hub = TcpHub::join(&joining)?;
         hub.step("open the device");

@@ -15,8 +15,9 @@ use anyhow::Result;
 
 use crate::device::{Buffer, Device, Launch, Module};
 
-/// Rounds of two instructions, 16 bytes each: 512 KiB.
-const ROUNDS: u32 = 16_384;
+/// Rounds of two instructions, 16 bytes each: 256 KiB. More takes the driver's
+/// compiler seconds.
+const ROUNDS: u32 = 8_192;
 const KERNEL: &str = "longWay";
 
 /// Code that pushes other code out.
@@ -27,7 +28,6 @@ pub struct CodeFlush {
 }
 
 impl CodeFlush {
-    /// Compiles the code, which takes the driver a second.
     pub fn new(device: &Device) -> Result<CodeFlush> {
         let blocks = device.hardware()?.multiprocessors.max(1);
         Ok(CodeFlush {

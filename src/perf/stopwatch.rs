@@ -105,7 +105,9 @@ pub struct Stopwatch<'d> {
     start: Event,
     stop: Event,
     flush: Flush,
+    /// Compiled when it is first asked for.
     code: Option<CodeFlush>,
+    code_is_cold: bool,
     telemetry: Telemetry,
     overhead: f64,
 }
@@ -151,6 +153,7 @@ impl<'d> Stopwatch<'d> {
             stop: device.event()?,
             flush: Flush::new(device)?,
             code: None,
+            code_is_cold: false,
             telemetry: Telemetry::open(&hardware.pci_bus_id),
             overhead: 0.0,
         };
@@ -181,14 +184,14 @@ impl<'d> Stopwatch<'d> {
 
     /// Whether samples start with empty instruction caches, as a first launch does.
     pub fn empty_code(&mut self, empty: bool) -> Result<()> {
-        self.code = None;
-        if empty {
+        if empty && self.code.is_none() {
             let code = CodeFlush::new(self.device)?;
             // Loaded before anything is held: see `load_kernels`.
             code.enqueue()?;
             self.device.synchronize()?;
             self.code = Some(code);
         }
+        self.code_is_cold = empty;
         Ok(())
     }
 
@@ -243,7 +246,7 @@ impl<'d> Stopwatch<'d> {
     }
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>, cache: Cache) -> Result<()> {
-        if let Some(code) = &self.code {
+        if let (true, Some(code)) = (self.code_is_cold, &self.code) {
             code.enqueue()?;
         }
         match cache {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::frame::{LIMIT_AFTER, LIMIT_BEFORE, Message, VERSION};
+use super::deadline::Until;
+use super::frame::{FrameError, LIMIT_AFTER, LIMIT_BEFORE, Message, VERSION};
 use super::{Hub, RankLost};
 
 type Parts = Vec<Vec<u8>>;
@@ -24,6 +25,9 @@ pub struct Joining {
     /// End this process so long after a rank was lost, whatever it is doing: a
     /// thread that waits inside a collective for a dead peer cannot be woken.
     pub exit_after: Option<Duration>,
+    /// The rank that holds the store, where one of them does: it is lost when the
+    /// store is.
+    pub holder: Option<usize>,
 }
 
 #[derive(Default)]
@@ -64,42 +68,13 @@ impl TcpHub {
             ranks: Vec::new(),
             why,
         };
-        let mut stream = connect(joining)?;
         let io = |e: std::io::Error| failed(format!("the store at {}: {e}", joining.address));
-        stream.set_nodelay(true).map_err(io)?;
-        stream.set_read_timeout(Some(joining.timeout)).map_err(io)?;
-        stream
-            .set_write_timeout(Some(joining.timeout))
-            .map_err(io)?;
-        let hello = Message::Hello {
-            version: VERSION,
-            token: joining.token.as_bytes().to_vec(),
-            rank: joining.rank as u32,
-            ranks: joining.ranks as u32,
-        };
-        hello.write(&mut stream).map_err(io)?;
-        // A refusal is longer than a greeting, never longer than a text.
-        match Message::read(&mut stream, 16 * LIMIT_BEFORE) {
-            Ok(Message::Welcome) => {}
-            Ok(Message::Refused { why }) => {
-                return Err(failed(format!(
-                    "the store at {} refused rank {}: {why}",
-                    joining.address, joining.rank
-                )));
-            }
-            Ok(other) => return Err(failed(format!("the store answered {other:?}"))),
-            Err(error) => {
-                return Err(failed(format!(
-                    "the store at {} did not answer: {error}",
-                    joining.address
-                )));
-            }
-        }
+        let stream = greet(joining)?;
         stream.set_read_timeout(None).map_err(io)?;
         let mailbox = Arc::new(Mailbox::default());
         let reader = stream.try_clone().map_err(io)?;
         let writer = Arc::new(Mutex::new(stream));
-        listen(reader, Arc::clone(&mailbox), joining.exit_after).map_err(io)?;
+        listen(reader, Arc::clone(&mailbox), joining).map_err(io)?;
         beat(Arc::clone(&writer), Arc::clone(&mailbox), joining.timeout).map_err(io)?;
         Ok(TcpHub {
             rank: joining.rank,
@@ -116,14 +91,31 @@ impl TcpHub {
     }
 }
 
-fn connect(joining: &Joining) -> Result<TcpStream, RankLost> {
+/// Connects and shows the token until the store says welcome or no. A store that is
+/// not there yet, or closes because too many peers are at its door, is asked again.
+fn greet(joining: &Joining) -> Result<TcpStream, RankLost> {
+    let failed = |why: String| RankLost {
+        ranks: Vec::new(),
+        why,
+    };
     let started = Instant::now();
     loop {
-        let error = match TcpStream::connect(&joining.address[..]) {
-            Ok(stream) => return Ok(stream),
+        let error = match connect(joining).and_then(|stream| first_words(joining, stream)) {
+            Ok(Answer::Welcome(stream)) => return Ok(stream),
+            Ok(Answer::Refused(why)) => {
+                return Err(failed(format!(
+                    "the store at {} refused rank {}: {why}",
+                    joining.address, joining.rank
+                )));
+            }
+            Ok(Answer::Other(what)) => {
+                return Err(failed(format!(
+                    "what listens at {} is no store of ours: {what}",
+                    joining.address
+                )));
+            }
             Err(error) => error,
         };
-        // Rank 0 may start later than the others, and its name may not resolve yet.
         if started.elapsed() > joining.timeout {
             let resolved = joining.address.to_socket_addrs().is_ok();
             let hint = if resolved {
@@ -131,24 +123,63 @@ fn connect(joining: &Joining) -> Result<TcpStream, RankLost> {
             } else {
                 "the name does not resolve"
             };
-            return Err(RankLost {
-                ranks: Vec::new(),
-                why: format!(
-                    "no store at {} within {} s ({error}); {hint}",
-                    joining.address,
-                    joining.timeout.as_secs_f64()
-                ),
-            });
+            return Err(failed(format!(
+                "no store at {} within {} s ({error}); {hint}",
+                joining.address,
+                joining.timeout.as_secs_f64()
+            )));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-fn listen(
-    stream: TcpStream,
-    mailbox: Arc<Mailbox>,
-    exit_after: Option<Duration>,
-) -> std::io::Result<()> {
+/// To the first address that answers; none may take longer than the job's timeout.
+fn connect(joining: &Joining) -> std::io::Result<TcpStream> {
+    let mut last = std::io::ErrorKind::NotFound.into();
+    for address in joining.address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, joining.timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+enum Answer {
+    Welcome(TcpStream),
+    Refused(String),
+    /// Not a message of a store, or none in time.
+    Other(String),
+}
+
+/// # Errors
+/// A connection that is closed before an answer.
+fn first_words(joining: &Joining, mut stream: TcpStream) -> std::io::Result<Answer> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(joining.timeout))?;
+    let hello = Message::Hello {
+        version: VERSION,
+        token: joining.token.as_bytes().to_vec(),
+        rank: joining.rank as u32,
+        ranks: joining.ranks as u32,
+    };
+    hello.write(&mut stream)?;
+    // A refusal is longer than a greeting, never longer than a text.
+    let mut reader = Until::within(&stream, joining.timeout);
+    match Message::read(&mut reader, 16 * LIMIT_BEFORE) {
+        Ok(Message::Welcome) => Ok(Answer::Welcome(stream)),
+        Ok(Message::Refused { why }) => Ok(Answer::Refused(why)),
+        Ok(other) => Ok(Answer::Other(format!("it answered {other:?}"))),
+        Err(FrameError::Closed) => Err(std::io::ErrorKind::ConnectionReset.into()),
+        Err(FrameError::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+            Err(error)
+        }
+        Err(error) => Ok(Answer::Other(error.to_string())),
+    }
+}
+
+fn listen(stream: TcpStream, mailbox: Arc<Mailbox>, joining: &Joining) -> std::io::Result<()> {
+    let (holder, exit_after) = (joining.holder, joining.exit_after);
     let spawn = std::thread::Builder::new().name("store-listener".into());
     spawn.spawn(move || {
         let mut reader = BufReader::new(stream);
@@ -167,7 +198,7 @@ fn listen(
                 Ok(_) => {}
                 Err(error) => {
                     break RankLost {
-                        ranks: Vec::new(),
+                        ranks: holder.into_iter().collect(),
                         why: format!("the store is gone: {error}"),
                     };
                 }

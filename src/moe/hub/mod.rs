@@ -7,6 +7,7 @@
 //! with a [`RankLost`] that names it.
 
 pub mod client;
+mod deadline;
 pub mod frame;
 pub mod local;
 pub mod server;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::deadline::Until;
 use super::frame::{FrameError, LIMIT_AFTER, LIMIT_BEFORE, Message, VERSION};
 use super::{Progress, RankLost, hung};
 
@@ -128,10 +129,12 @@ fn serve(shared: &Arc<Shared>, listener: &TcpListener) {
         match listener.accept() {
             Ok((stream, _)) if shared.strangers.load(Ordering::Relaxed) < room => {
                 shared.strangers.fetch_add(1, Ordering::Relaxed);
-                let shared = Arc::clone(shared);
-                let spawned = std::thread::Builder::new().spawn(move || attend(&shared, stream));
-                // No thread for it: the peer sees its connection close.
-                drop(spawned);
+                let attending = Arc::clone(shared);
+                let spawned = std::thread::Builder::new().spawn(move || attend(&attending, stream));
+                if spawned.is_err() {
+                    // No thread for it: the peer sees its connection close.
+                    shared.strangers.fetch_sub(1, Ordering::Relaxed);
+                }
             }
             Ok(_) => {}
             Err(_) => std::thread::sleep(TICK),
@@ -183,9 +186,9 @@ fn admit(shared: &Shared, stream: &mut TcpStream) -> Result<usize, String> {
     let io = |error: io::Error| error.to_string();
     stream.set_nonblocking(false).map_err(io)?;
     stream.set_nodelay(true).map_err(io)?;
-    stream.set_read_timeout(Some(HANDSHAKE)).map_err(io)?;
     stream.set_write_timeout(Some(shared.timeout)).map_err(io)?;
-    let hello = Message::read(stream, LIMIT_BEFORE).map_err(|e| e.to_string())?;
+    let hello = Message::read(&mut Until::within(stream, HANDSHAKE), LIMIT_BEFORE);
+    let hello = hello.map_err(|e| e.to_string())?;
     let Message::Hello {
         version,
         token,
