@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result};
 use kernelgate::device::Device;
+use kernelgate::exit::{self, Exit, UsageError};
 use kernelgate::gemm::case::Case;
 use kernelgate::gemm::faults::CATALOGUE;
 use kernelgate::gemm::gate::results;
@@ -18,6 +19,7 @@ use kernelgate::gemm::runner::Stage;
 use kernelgate::gemm::subject::Subject;
 use kernelgate::lowp::OutputType;
 use kernelgate::outln;
+use std::process::ExitCode;
 
 /// (k, largest error, bound there), relative to rms(C).
 type Points = Vec<(usize, f64, f64)>;
@@ -96,10 +98,14 @@ fn axes() -> String {
     text + "<text x=\"265\" y=\"396\" font-size=\"12\" text-anchor=\"middle\">k</text>\n"
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    exit::run(plot)
+}
+
+fn plot() -> Result<Exit> {
     let path = std::env::args()
         .nth(1)
-        .context("expected the name of the SVG to write")?;
+        .ok_or_else(|| UsageError("expected the name of the SVG to write".into()))?;
     let device = Device::open()?;
     outln!("{}", device.banner())?;
     let plant = Plant::load(&device)?;
@@ -145,5 +151,5 @@ fn main() -> Result<()> {
         }
     }
     std::fs::write(&path, svg + "</svg>\n").with_context(|| format!("cannot write {path}"))?;
-    Ok(())
+    Ok(Exit::Held)
 }

@@ -119,22 +119,32 @@ pub fn program<A: clap::Parser>(
 pub fn arguments<A: clap::Parser>(
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<A, ExitCode> {
+    let words: Vec<OsString> = words.into_iter().collect();
     let mut command = with_exit_codes(A::command());
     let read = command
-        .try_get_matches_from_mut(words)
+        .try_get_matches_from_mut(&words)
         .and_then(|matches| A::from_arg_matches(&matches))
         .map_err(|error| error.format(&mut command));
-    read.map_err(|instead| {
-        if instead.use_stderr() {
-            let _ = instead.print();
-            return Exit::Usage.into();
-        }
-        run(|| {
+    read.map_err(|instead| match instead.use_stderr() {
+        true => wrong_usage(&instead, &words),
+        false => run(|| {
             output::require_open()?;
             instead.print().map_err(OutputError::from)?;
             Ok(Exit::Held)
-        })
+        }),
     })
+}
+
+/// Where the line could not be read, the word `--json` in it stands for the wish.
+fn wrong_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    let _ = error.print();
+    let mut own = words.iter().take_while(|word| *word != "--");
+    if !own.any(|word| word == "--json") {
+        return Exit::Usage.into();
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    with_document(Exit::Usage.code(), first.trim_start_matches("error: "))
 }
 
 /// Each `--help` ends with the table, unless the command has another one.

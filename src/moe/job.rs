@@ -20,7 +20,8 @@ use super::world::{World, environment};
 use crate::device::choice::Driver;
 use crate::device::{Device, DeviceError};
 use crate::errln;
-use crate::exit::Exit;
+use crate::exit::{Exit, READER_LEFT};
+use crate::output::OutputError;
 
 /// What a command line says about its job.
 #[derive(Debug, Clone)]
@@ -56,6 +57,9 @@ impl Job {
         if self.processes || on_gpus()? {
             let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
             let ended = launch::run(self.ranks, &arguments, self.timeout)?;
+            if ended.codes.contains(&Some(i32::from(READER_LEFT))) {
+                return Err(OutputError::ReaderLeft.into());
+            }
             if let Some(lost) = &ended.lost {
                 errln!("error: {lost}; the job was ended");
             }
