@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::bound::Accumulator;
 use super::problem::Problem;
+use super::scratch::Scratch;
 use super::subject::{DeviceOperands, Group, Subject, Unsupported};
 use crate::device::{
     Argument, Buffer, Device, Fp8Gemm, Launch, Lt, LtError, LtOutput, Module, ScaleMode,
@@ -23,6 +24,9 @@ pub struct CublasLt {
     lt: Lt,
     pack: Module,
     fast: bool,
+    /// Packed scales and padded rows. Launches come in order: the next product may
+    /// have the memory of the last.
+    scratch: Scratch,
 }
 
 /// A product that is ready to be enqueued.
@@ -30,6 +34,12 @@ pub struct ReadyCall {
     call: Fp8Gemm,
     /// What the call points to.
     _scales: [Buffer<f32>; 2],
+}
+
+/// Where packed scales go.
+struct PackedScales {
+    a: u64,
+    b: u64,
 }
 
 impl CublasLt {
@@ -40,6 +50,7 @@ impl CublasLt {
             lt: Lt::open(device)?,
             pack: device.load(&GEMM_PACK)?,
             fast,
+            scratch: Scratch::default(),
         })
     }
 
@@ -59,7 +70,19 @@ impl CublasLt {
             [group] if CublasLt::is_block_scaled(problem) && group.rows.is_multiple_of(8) => group,
             _ => bail!("one group of block-scaled rows, a multiple of 8, can be prepared"),
         };
-        self.block_scaled(device, problem, &self.tensor_call(problem, operands, group))
+        let call = self.tensor_call(problem, operands, group);
+        let (a, b) = packed_scales(problem, &call);
+        let scales = [a, b].map(|(rows, cols)| usize::try_from(rows * cols));
+        let [a, b] = scales;
+        let scales = [device.uninitialised(a?)?, device.uninitialised(b?)?];
+        let to = PackedScales {
+            a: scales[0].address(),
+            b: scales[1].address(),
+        };
+        Ok(ReadyCall {
+            call: self.block_scaled(problem, &call, &to)?,
+            _scales: scales,
+        })
     }
 
     /// Enqueues a prepared product and waits for nothing.
@@ -94,40 +117,22 @@ impl CublasLt {
     /// The same with block scales in the library's order and rows padded to 8.
     fn block_scaled(
         &self,
-        device: &Device,
         problem: &Problem,
         call: &Fp8Gemm,
-    ) -> Result<ReadyCall> {
-        let m = call.m.div_ceil(8) * 8;
+        to: &PackedScales,
+    ) -> Result<Fp8Gemm> {
+        let (a, b) = packed_scales(problem, call);
         let k_groups = call.k.div_ceil(128);
-        let a_scales = pack_scales(
-            &self.pack,
-            device,
-            call.a_scale.0,
-            call.m,
-            k_groups,
-            (k_groups, m),
-            true,
-        )?;
         let n_groups = problem.n.div_ceil(128) as u64;
-        let b_groups = (n_groups, k_groups.div_ceil(4) * 4);
-        let b_scales = pack_scales(
-            &self.pack,
-            device,
-            call.b_scale.0,
-            n_groups,
-            k_groups,
-            b_groups,
-            false,
-        )?;
-        Ok(ReadyCall {
-            call: Fp8Gemm {
-                m,
-                a_scale: (a_scales.address(), ScaleMode::Vector128),
-                b_scale: (b_scales.address(), ScaleMode::Block128),
-                ..*call
-            },
-            _scales: [a_scales, b_scales],
+        let of_a = (call.m, k_groups);
+        pack_into(&self.pack, call.a_scale.0, of_a, to.a, a, true)?;
+        let of_b = (n_groups, k_groups);
+        pack_into(&self.pack, call.b_scale.0, of_b, to.b, b, false)?;
+        Ok(Fp8Gemm {
+            m: call.m.div_ceil(8) * 8,
+            a_scale: (to.a, ScaleMode::Vector128),
+            b_scale: (to.b, ScaleMode::Block128),
+            ..*call
         })
     }
 
@@ -144,25 +149,38 @@ impl CublasLt {
         if !CublasLt::is_block_scaled(problem) {
             return self.call(device, &call);
         }
-        let ready = self.block_scaled(device, problem, &call)?;
-        let mut padded = ready.call;
+        let take = |name, bytes| self.scratch.take(device, name, bytes);
+        let ((a_rows, a_cols), (b_rows, b_cols)) = packed_scales(problem, &call);
+        let to = PackedScales {
+            a: take("A's scales", 4 * a_rows * a_cols)?,
+            b: take("B's scales", 4 * b_rows * b_cols)?,
+        };
+        let mut padded = self.block_scaled(problem, &call, &to)?;
         let m = padded.m;
         if m == group.rows {
-            self.call(device, &padded)?;
-            // The scales must outlive the product.
-            device.synchronize()?;
-            return Ok(());
+            return self.call(device, &padded);
         }
-        let bytes = |rows: u64, row: u64| (rows * row, m * row);
-        let a = pad_bytes(&self.pack, device, call.a, bytes(group.rows, group.depth))?;
-        let d = pad_bytes(&self.pack, device, call.d, bytes(group.rows, ldd * size))?;
-        (padded.a, padded.d) = (a.address(), d.address());
+        let (a_bytes, d_bytes) = (group.depth, ldd * size);
+        (padded.a, padded.d) = (take("A", m * a_bytes)?, take("C", m * d_bytes)?);
+        pad_into(
+            &self.pack,
+            call.a,
+            group.rows * a_bytes,
+            padded.a,
+            m * a_bytes,
+        )?;
+        pad_into(
+            &self.pack,
+            call.d,
+            group.rows * d_bytes,
+            padded.d,
+            m * d_bytes,
+        )?;
         self.call(device, &padded)?;
-        // Back without the padding between rows: it must stay as it was, and was
-        // copied along with the rest.
-        copy(&self.pack, d.address(), call.d, group.rows * ldd * size)?;
-        device.synchronize()?;
-        Ok(())
+        // Back with the padding between rows: it must stay as it was, and was copied
+        // along with the rest.
+        let bytes = group.rows * d_bytes;
+        pad_into(&self.pack, padded.d, bytes, call.d, bytes)
     }
 
     fn call(&self, device: &Device, call: &Fp8Gemm) -> Result<()> {
@@ -179,17 +197,25 @@ fn blocks(threads: u64) -> Result<Launch> {
     Ok(Launch::linear(u32::try_from(threads.div_ceil(256))?, 256))
 }
 
-/// Copies rows × cols scales at `from` into a padded matrix, transposed or not.
-pub fn pack_scales(
+/// Rows and columns of the scales of A and of B as the library wants them: A's
+/// k-group-major with m padded to 8, B's rows padded to a multiple of four k-groups.
+fn packed_scales(problem: &Problem, call: &Fp8Gemm) -> ((u64, u64), (u64, u64)) {
+    let k_groups = call.k.div_ceil(128);
+    (
+        (k_groups, call.m.div_ceil(8) * 8),
+        (problem.n.div_ceil(128) as u64, k_groups.div_ceil(4) * 4),
+    )
+}
+
+/// Copies rows × cols scales at `from` into a padded matrix at `to`, transposed or not.
+pub fn pack_into(
     pack: &Module,
-    device: &Device,
     from: u64,
-    rows: u64,
-    cols: u64,
+    (rows, cols): (u64, u64),
+    to: u64,
     (to_rows, to_cols): (u64, u64),
     transposed: bool,
-) -> Result<Buffer<f32>> {
-    let to = device.uninitialised::<f32>(usize::try_from(to_rows * to_cols)?)?;
+) -> Result<()> {
     let word = |x: u64| u32::try_from(x).context("too many scales");
     let sizes = [word(rows)?, word(cols)?, word(to_rows)?, word(to_cols)?];
     let transposed = u32::from(transposed);
@@ -204,27 +230,14 @@ pub fn pack_scales(
     ];
     pack.kernel("packScales")?
         .launch(blocks(to_rows * to_cols)?, &arguments)?;
-    Ok(to)
+    Ok(())
 }
 
-/// A buffer of `total` bytes: `bytes` of them from `from`, then zeros.
-pub fn pad_bytes(
-    pack: &Module,
-    device: &Device,
-    from: u64,
-    (bytes, total): (u64, u64),
-) -> Result<Buffer<u8>> {
-    let to = device.uninitialised::<u8>(usize::try_from(total)?)?;
+/// Copies `bytes` bytes at `from` to `to`, and zeros after them up to `total`.
+pub fn pad_into(pack: &Module, from: u64, bytes: u64, to: u64, total: u64) -> Result<()> {
     let arguments: [&dyn Argument; 4] = [&from, &to, &bytes, &total];
     pack.kernel("padBytes")?
         .launch(blocks(total)?, &arguments)?;
-    Ok(to)
-}
-
-fn copy(pack: &Module, from: u64, to: u64, bytes: u64) -> Result<()> {
-    let arguments: [&dyn Argument; 4] = [&from, &to, &bytes, &bytes];
-    pack.kernel("padBytes")?
-        .launch(blocks(bytes)?, &arguments)?;
     Ok(())
 }
 

@@ -18,6 +18,16 @@ pub enum WrongLaunch {
     EmptyGroupsSkipped,
 }
 
+/// A fault that needs a device or a library of its own: its subject is wrong on
+/// purpose, and the right one stands beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Specimen {
+    /// Our Hopper kernel without promotion, beside `wgmma`.
+    WgmmaUnpromoted,
+    /// cuBLASLt's fast accumulation, beside `cublaslt`.
+    CublasLtFast,
+}
+
 /// Problems on which a fault can show at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
@@ -33,8 +43,11 @@ pub enum Needs {
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
     pub name: &'static str,
-    /// Kernel of `gemm_faults.cu`, or of `gemm_simt.cu` for a wrong launch.
+    /// Kernel of `gemm_faults.cu`, or of `gemm_simt.cu` for a wrong launch; empty for
+    /// a specimen.
     pub kernel: &'static str,
+    /// What it needs beside any device; `None` runs everywhere.
+    pub specimen: Option<Specimen>,
     pub launch: WrongLaunch,
     pub needs: Needs,
     /// Relative size, for the faults that have one.
@@ -47,6 +60,7 @@ const fn kernel(name: &'static str, kernel: &'static str, what: &'static str) ->
     Fault {
         name,
         kernel,
+        specimen: None,
         launch: WrongLaunch::None,
         needs: Needs::Fp8,
         severity: 0.0,
@@ -67,10 +81,18 @@ const fn launch(
     Fault {
         name,
         kernel: "simtFp8Small",
+        specimen: None,
         launch,
         needs,
         severity: 0.0,
         what,
+    }
+}
+
+const fn specimen(name: &'static str, specimen: Specimen, what: &'static str) -> Fault {
+    Fault {
+        specimen: Some(specimen),
+        ..needing(Needs::TensorScales, kernel(name, "", what))
     }
 }
 
@@ -238,6 +260,16 @@ pub const CATALOGUE: &[Fault] = &[
         "swappedColumns",
         "neighbouring columns of the last tile change places",
     ),
+    specimen(
+        "wgmma-unpromoted",
+        Specimen::WgmmaUnpromoted,
+        "Hopper's tensor cores sum over all of k",
+    ),
+    specimen(
+        "cublaslt-fast",
+        Specimen::CublasLtFast,
+        "the vendor's fast accumulation where promotion is claimed",
+    ),
 ];
 
 impl Fault {
@@ -256,10 +288,14 @@ impl Fault {
 
     /// Name of the kernel that is right where this one is wrong.
     pub fn twin(&self) -> &'static str {
-        match self.needs {
-            Needs::TensorScales => "truncatedPromoted",
-            Needs::Fp4 => "simtFp4Small",
-            _ => "simtFp8Small",
+        match (self.specimen, self.needs) {
+            (Some(Specimen::WgmmaUnpromoted), _) => "wgmma",
+            (Some(Specimen::CublasLtFast), _) => "cublaslt",
+            (None, needs) => match needs {
+                Needs::TensorScales => "truncatedPromoted",
+                Needs::Fp4 => "simtFp4Small",
+                _ => "simtFp8Small",
+            },
         }
     }
 
@@ -288,6 +324,10 @@ mod tests {
             .collect();
         assert!(CATALOGUE.len() >= 20, "{} faults", CATALOGUE.len());
         for fault in CATALOGUE {
+            if fault.specimen.is_some() {
+                assert!(fault.kernel.is_empty(), "{}", fault.name);
+                continue;
+            }
             let home = if fault.launch == WrongLaunch::None {
                 GEMM_FAULTS.ptx
             } else {

@@ -11,7 +11,7 @@
 //! | exact | integers: anything but the one right value (tolerance zero) |
 //! | elementwise | an element outside its computed interval |
 //! | global | calc_diff above the limit the same intervals allow |
-//! | rerun | a second run with other bits |
+//! | rerun | a second run, after a call of another size, with other bits |
 //!
 //! `global` cannot fail where `elementwise` passes; it is printed beside it
 //! because suites speak in it, and it is a gate of its own on the scoreboard.

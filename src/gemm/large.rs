@@ -32,6 +32,7 @@ use self::report::Report;
 use self::sampled::{Checked, Dots, Windows};
 use self::workshop::Mark;
 pub use self::workshop::Workshop;
+use super::between;
 use super::case::Case;
 use super::check::{Outcome, broken};
 use super::gate::Judgement;
@@ -95,6 +96,9 @@ fn judge(
         subject.launch(device, &case.problem, &operands)?;
         mark(Mark::RunEnds(run))?;
         shop.digest(large.c.address(), large.c.bytes, report.c(run))?;
+        if run == 0 {
+            between::call(device, subject, &case.problem, &operands)?;
+        }
     }
 
     mark(Mark::Checking)?;

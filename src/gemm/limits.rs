@@ -66,6 +66,7 @@ pub fn measure(
         let named = Named {
             case: case.clone(),
             typical: false,
+            specimens_only: false,
         };
         let mut bench = Bench::new(device, &named)?;
         for name in ["scale-2-percent", "one-block-scale"] {

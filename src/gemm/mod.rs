@@ -5,6 +5,7 @@
 //! [`operands`] quantises it, a [`subject`] runs on it through [`runner`], and
 //! [`gate`] judges what came back against `reference` within [`bound`].
 
+mod between;
 pub mod bound;
 pub mod case;
 pub mod check;

@@ -1,6 +1,7 @@
 //! The named cases of the scoreboard.
 
 use super::case::Case;
+use super::faults::Fault;
 use super::inputs::Input;
 use super::problem::{Form, Problem, fp4_recipes, tensor_recipes};
 use crate::lowp::OutputType;
@@ -11,6 +12,15 @@ pub struct Named {
     pub case: Case,
     /// Inputs and shapes as other suites use them: normal, aligned, BF16.
     pub typical: bool,
+    /// Too large for the faults that the CPU driver runs.
+    pub specimens_only: bool,
+}
+
+impl Named {
+    /// Whether `fault` is run on this case.
+    pub fn takes(&self, fault: &Fault) -> bool {
+        fault.applies(&self.case.problem) && (fault.specimen.is_some() || !self.specimens_only)
+    }
 }
 
 /// The named cases. Small enough for the CPU driver; `deep` adds those for a GPU.
@@ -22,6 +32,7 @@ pub fn named_cases(seed: u64, deep: bool) -> Vec<Named> {
         cases.push(Named {
             case: Case::new(name, problem, input, seed),
             typical,
+            specimens_only: false,
         });
     };
     let ragged = |output| Problem::dense(70, 200, 328, output);
@@ -148,5 +159,13 @@ pub fn named_cases(seed: u64, deep: bool) -> Vec<Named> {
             Input::Integers,
         );
     }
+    // Where a library has no reason to split k, which would hide the fault.
+    let wide = Problem::dense(64, 128, 4096, F32).with_recipes(tensor_recipes());
+    let seed = seed + cases.len() as u64;
+    cases.push(Named {
+        case: Case::new("tensor positive wide f32", wide, Input::Positive, seed),
+        typical: false,
+        specimens_only: true,
+    });
     cases
 }

@@ -2,18 +2,28 @@
 
 use anyhow::Result;
 
+use std::cell::OnceCell;
+
 use super::bound::Accumulator;
-use super::faults::{Fault, WrongLaunch};
+use super::cublaslt::CublasLt;
+use super::faults::{Fault, Specimen, WrongLaunch};
 use super::problem::Problem;
 use super::simt::{Block, launch_contract};
 use super::subject::{DeviceOperands, Group, Subject};
-use crate::device::{Device, DeviceError, Module};
+use super::wgmma::Wgmma;
+use crate::device::{Device, DeviceError, LtError, Module};
 use crate::kernels::{GEMM_FAULTS, GEMM_SIMT};
+
+/// A specimen and the subject that is right, or why this device has neither.
+type Pair = Result<(Box<dyn Subject>, Box<dyn Subject>), String>;
 
 /// The modules that hold faults and twins.
 pub struct Plant {
     faults: Module,
     simt: Module,
+    /// Loaded when first asked for: a library is slow to open.
+    wgmma: OnceCell<Pair>,
+    cublaslt: OnceCell<Pair>,
 }
 
 impl Plant {
@@ -21,7 +31,36 @@ impl Plant {
         Ok(Plant {
             faults: device.load(&GEMM_FAULTS)?,
             simt: device.load(&GEMM_SIMT)?,
+            wgmma: OnceCell::new(),
+            cublaslt: OnceCell::new(),
         })
+    }
+
+    fn pair(&self, specimen: Specimen) -> &OnceCell<Pair> {
+        match specimen {
+            Specimen::WgmmaUnpromoted => &self.wgmma,
+            Specimen::CublasLtFast => &self.cublaslt,
+        }
+    }
+
+    /// Why `fault` cannot run on this device; `None` when it can. Loads what it needs:
+    /// a specimen that this was not asked about refuses every problem.
+    ///
+    /// # Errors
+    /// When what it needs is there and cannot be loaded.
+    pub fn unavailable(&self, device: &Device, fault: &Fault) -> Result<Option<String>> {
+        let Some(specimen) = fault.specimen else {
+            return Ok(None);
+        };
+        let cell = self.pair(specimen);
+        if cell.get().is_none() {
+            let pair = match specimen {
+                Specimen::WgmmaUnpromoted => wgmma(device)?,
+                Specimen::CublasLtFast => cublaslt(device)?,
+            };
+            let _ = cell.set(pair);
+        }
+        Ok(cell.get().and_then(|pair| pair.as_ref().err().cloned()))
     }
 
     /// The wrong kernel or launch.
@@ -35,6 +74,7 @@ impl Plant {
             plant: self,
             name: fault.name,
             kernel: fault.kernel,
+            specimen: fault.specimen.map(|specimen| (specimen, true)),
             launch: fault.launch,
             accumulator: fault.accumulator(),
             severity,
@@ -47,10 +87,29 @@ impl Plant {
             plant: self,
             name: fault.twin(),
             kernel: fault.twin(),
+            specimen: fault.specimen.map(|specimen| (specimen, false)),
             launch: WrongLaunch::None,
             accumulator: fault.accumulator(),
             severity: 0.0,
         }
+    }
+}
+
+fn wgmma(device: &Device) -> Result<Pair, DeviceError> {
+    if let Some(reason) = Wgmma::unavailable(device) {
+        return Ok(Err(reason));
+    }
+    Ok(Ok((
+        Box::new(Wgmma::load_unpromoted(device)?),
+        Box::new(Wgmma::load(device)?),
+    )))
+}
+
+fn cublaslt(device: &Device) -> Result<Pair, LtError> {
+    let open = |fast| CublasLt::open(device, fast).map(|s| Box::new(s) as Box<dyn Subject>);
+    match (open(true), open(false)) {
+        (Err(LtError::Absent(why)), _) => Ok(Err(LtError::Absent(why).to_string())),
+        (fast, promoted) => Ok(Ok((fast?, promoted?))),
     }
 }
 
@@ -59,6 +118,8 @@ pub struct Planted<'p> {
     plant: &'p Plant,
     name: &'static str,
     kernel: &'static str,
+    /// Which, and whether it is the wrong one of the pair.
+    specimen: Option<(Specimen, bool)>,
     launch: WrongLaunch,
     accumulator: Accumulator,
     severity: f32,
@@ -69,6 +130,16 @@ impl Planted<'_> {
     pub fn is_forgotten(&self) -> bool {
         self.launch == WrongLaunch::Forgotten
     }
+
+    /// The subject that a specimen is, or why there is none.
+    fn stands_for(&self) -> Option<Result<&dyn Subject, String>> {
+        let (specimen, wrong) = self.specimen?;
+        Some(match self.plant.pair(specimen).get() {
+            None => Err(format!("{} was not loaded", self.name)),
+            Some(Err(reason)) => Err(reason.clone()),
+            Some(Ok(pair)) => Ok(if wrong { &*pair.0 } else { &*pair.1 }),
+        })
+    }
 }
 
 impl Subject for Planted<'_> {
@@ -76,19 +147,33 @@ impl Subject for Planted<'_> {
         self.name
     }
 
-    fn refusal(&self, _problem: &Problem) -> Option<String> {
-        None
+    fn refusal(&self, problem: &Problem) -> Option<String> {
+        match self.stands_for()? {
+            Ok(subject) => subject.refusal(problem),
+            Err(reason) => Some(reason),
+        }
     }
 
-    fn accumulator(&self, _problem: &Problem) -> Accumulator {
-        self.accumulator
+    fn accumulator(&self, problem: &Problem) -> Accumulator {
+        match self.stands_for() {
+            Some(Ok(subject)) => subject.accumulator(problem),
+            _ => self.accumulator,
+        }
     }
 
-    fn tile(&self, _problem: &Problem) -> (usize, usize) {
-        (32, 32)
+    fn tile(&self, problem: &Problem) -> (usize, usize) {
+        match self.stands_for() {
+            Some(Ok(subject)) => subject.tile(problem),
+            _ => (32, 32),
+        }
     }
 
     fn launch(&self, device: &Device, problem: &Problem, operands: &DeviceOperands) -> Result<()> {
+        if let Some(subject) = self.stands_for() {
+            return subject
+                .map_err(anyhow::Error::msg)?
+                .launch(device, problem, operands);
+        }
         if self.is_forgotten() {
             return Ok(());
         }

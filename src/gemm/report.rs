@@ -98,6 +98,9 @@ pub fn text(board: &Scoreboard) -> String {
     for alarm in &board.alarms.ours {
         let _ = writeln!(out, "false alarm: {alarm}");
     }
+    for skipped in &board.skipped {
+        let _ = writeln!(out, "skipped {}: {}", skipped.fault, skipped.reason);
+    }
     for fault in board.missed() {
         let _ = writeln!(out, "MISSED: {fault} passes every case of ours");
     }
@@ -133,7 +136,12 @@ pub fn markdown(board: &Scoreboard) -> String {
     );
     for fault in CATALOGUE {
         let caught = board.of(fault.name).find(|trial| trial.caught(0));
-        let case = caught.map_or("none", |trial| trial.case.as_str());
+        let skipped = board.skipped.iter().find(|s| s.fault == fault.name);
+        let case = match (caught, skipped) {
+            (Some(trial), _) => trial.case.clone(),
+            (None, Some(skipped)) => format!("skipped: {}", skipped.reason.replace('|', "\\|")),
+            (None, None) => "none".to_owned(),
+        };
         let _ = writeln!(out, "| {} | {} | {case} |", fault.name, fault.what);
     }
     out
@@ -141,7 +149,7 @@ pub fn markdown(board: &Scoreboard) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scoreboard::{Accepted, FalseAlarms, Trial};
+    use super::super::scoreboard::{Accepted, FalseAlarms, Skipped, Trial};
     use super::*;
 
     fn board(faulty_ours: bool) -> Scoreboard {
@@ -158,6 +166,7 @@ mod tests {
                 finding: None,
                 replay: String::new(),
             }],
+            skipped: vec![],
             alarms: FalseAlarms {
                 cases: 3,
                 rejected: vec![0; columns],
@@ -185,6 +194,36 @@ mod tests {
         let mut board = board(false);
         board.trials[0].twin.0[0] = false;
         assert_eq!(board.missed(), ["zero-tile"]);
+    }
+
+    #[test]
+    fn a_skipped_fault_is_shown_with_its_reason_and_counts_as_nothing() {
+        let mut board = board(false);
+        board.skipped.push(Skipped {
+            fault: "wgmma-unpromoted",
+            reason: "no Hopper here".into(),
+        });
+        assert!(text(&board).contains("skipped wgmma-unpromoted: no Hopper here"));
+        let md = markdown(&board);
+        let row = md
+            .lines()
+            .find(|line| line.starts_with("| wgmma-unpromoted |"));
+        assert!(
+            row.unwrap().ends_with("| skipped: no Hopper here |"),
+            "{md}"
+        );
+        assert_eq!(
+            (board.faults(), board.missed()),
+            (vec!["zero-tile"], vec![])
+        );
+        assert!(
+            rows(&board)
+                .iter()
+                .any(|(name, cells)| { name.starts_with("caught, all") && cells[0] == "1/1" })
+        );
+        // Nothing but skips proves nothing.
+        board.trials.clear();
+        assert!(!board.holds());
     }
 
     #[test]

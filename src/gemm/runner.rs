@@ -6,6 +6,7 @@
 
 use anyhow::Result;
 
+use super::between;
 use super::case::Case;
 use super::gate::Execution;
 use super::operands::Operands;
@@ -130,10 +131,12 @@ impl<'d> Stage<'d> {
         self.c.get()
     }
 
-    /// Two runs from the same start, guard bands and operands checked after both.
+    /// Two runs from the same start with another call between them; guard bands and
+    /// operands checked after all.
     pub fn execute(&mut self, subject: &dyn Subject) -> Result<Execution> {
         let initial = self.initial.clone();
         let c = self.run_over(subject, &initial)?;
+        between::call(self.device, subject, &self.problem, &self.addresses())?;
         let rerun = self.run_over(subject, &initial)?;
         let mut guards = self.c.broken()?;
         let mut modified = Vec::new();

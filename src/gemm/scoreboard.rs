@@ -126,10 +126,18 @@ pub struct FalseAlarms {
     pub ours: Vec<String>,
 }
 
+/// A fault that this device cannot run. Not caught and not missed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Skipped {
+    pub fault: &'static str,
+    pub reason: String,
+}
+
 /// Everything the scoreboard prints.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Scoreboard {
     pub trials: Vec<Trial>,
+    pub skipped: Vec<Skipped>,
     pub alarms: FalseAlarms,
 }
 
@@ -207,12 +215,24 @@ pub fn trials(
     faults: &[&'static Fault],
     cases: &[Named],
     mut step: impl FnMut(&str),
-) -> Result<Vec<Trial>> {
+) -> Result<(Vec<Trial>, Vec<Skipped>)> {
     let plant = Plant::load(device)?;
-    let mut trials = Vec::new();
+    let (mut trials, mut skipped) = (Vec::new(), Vec::new());
+    let mut here = Vec::new();
+    for &fault in faults {
+        match plant.unavailable(device, fault)? {
+            None => here.push(fault),
+            Some(reason) => skipped.push(Skipped {
+                fault: fault.name,
+                reason,
+            }),
+        }
+    }
     for named in cases {
-        let problem = &named.case.problem;
-        let applicable: Vec<&&Fault> = faults.iter().filter(|f| f.applies(problem)).collect();
+        let runs = |fault: &&&'static Fault| {
+            named.takes(fault) && plant.fault(fault).refusal(&named.case.problem).is_none()
+        };
+        let applicable: Vec<_> = here.iter().filter(runs).collect();
         if applicable.is_empty() {
             continue;
         }
@@ -245,7 +265,7 @@ pub fn trials(
             });
         }
     }
-    Ok(trials)
+    Ok((trials, skipped))
 }
 
 /// Runs a correct subject over `cases` and counts who rejects it.
@@ -267,6 +287,7 @@ pub fn false_alarms(
         let named = Named {
             case: case.clone(),
             typical: false,
+            specimens_only: false,
         };
         let mut bench = None;
         for subject in subjects {

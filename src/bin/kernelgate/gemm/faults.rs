@@ -108,19 +108,15 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let cases = named_cases(arguments.seed, arguments.deep);
     let pairs = cases
         .iter()
-        .map(|named| {
-            faults
-                .iter()
-                .filter(|f| f.applies(&named.case.problem))
-                .count()
-        })
+        .map(|named| faults.iter().filter(|f| named.takes(f)).count())
         .sum();
     let mut progress = Progress::new(pairs);
-    let trials = trials(&device, &faults, &cases, |doing| progress.step(doing))
+    let (trials, skipped) = trials(&device, &faults, &cases, |doing| progress.step(doing))
         .context("while running planted faults")?;
     drop(progress);
     let board = Scoreboard {
         trials,
+        skipped,
         alarms: if arguments.no_alarms {
             FalseAlarms::default()
         } else {

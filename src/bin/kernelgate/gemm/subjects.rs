@@ -41,7 +41,13 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
                 known.join(", ")
             ))
         })?;
-        return Ok(Found::Subject(Box::new(plant.fault(fault))));
+        return Ok(match plant.unavailable(device, fault)? {
+            None => Found::Subject(Box::new(plant.fault(fault))),
+            Some(reason) => Found::Skipped {
+                name: name.to_owned(),
+                reason,
+            },
+        });
     }
     if name.starts_with("wgmma")
         && let Some(reason) = Wgmma::unavailable(device)
