@@ -56,6 +56,10 @@ impl Session {
         GLOBAL
             .get_or_init(|| {
                 let text = std::env::var_os(VARIABLE)?;
+                if cfg!(feature = "without-checks") {
+                    eprintln!("kernelgate: {VARIABLE}: this libcuda was built without checks");
+                    std::process::exit(3);
+                }
                 let session = text
                     .to_str()
                     .ok_or_else(|| ConfigError {

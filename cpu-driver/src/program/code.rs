@@ -87,6 +87,33 @@ impl Class {
 /// checked with events.
 pub type Variants = [Exec; 3];
 
+/// The [`Variants`] of `run::<STRICT, EVENTS>`, or of one with a further
+/// constant behind those two.
+#[cfg(not(feature = "without-checks"))]
+macro_rules! variants {
+    ($run:ident $(, $more:literal)?) => {
+        [
+            $run::<false, false $(, $more)?>,
+            $run::<true, false $(, $more)?>,
+            $run::<true, true $(, $more)?>,
+        ]
+    };
+}
+
+/// In a build without checks there is one way, the unchecked one.
+#[cfg(feature = "without-checks")]
+macro_rules! variants {
+    ($run:ident $(, $more:literal)?) => {
+        [
+            $run::<false, false $(, $more)?>,
+            $run::<false, false $(, $more)?>,
+            $run::<false, false $(, $more)?>,
+        ]
+    };
+}
+
+pub(crate) use variants;
+
 /// A value that fills a constant row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Constant {

@@ -14,7 +14,7 @@ use crate::machine::lanes::LANES;
 use crate::machine::numerics::half::{BF16, F16};
 use crate::machine::numerics::single::{canonical, flush};
 use crate::machine::observe::AccessKind;
-use crate::program::code::{ABSENT, Class, Op, Step, Variants};
+use crate::program::code::{ABSENT, Class, Op, Step, Variants, variants};
 use crate::program::lower::{Lowering, Refusal, class_of, refuse};
 use crate::program::modifiers::{Modifiers, bytes_of};
 use crate::program::operation::{Operation, Value};
@@ -269,11 +269,7 @@ fn row_of_cas(ty: ScalarType) -> u32 {
         .map_or(ABSENT, |at| at as u32)
 }
 
-static ATOMICS: Variants = [
-    run_atomic::<false, false>,
-    run_atomic::<true, false>,
-    run_atomic::<true, true>,
-];
+static ATOMICS: Variants = variants!(run_atomic);
 
 unsafe fn run_atomic<const STRICT: bool, const EVENTS: bool>(
     cx: &mut Context<'_>,

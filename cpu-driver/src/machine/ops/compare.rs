@@ -126,7 +126,7 @@ fn compare(
     let a = lowering.source(&sources[0], form.src[0])?;
     let b = lowering.source(&sources[1], form.src[1])?;
     let dst = written(lowering, dst, Class::Predicate);
-    emit_lane_values(lowering, &form, dst, [a, b, NONE, NONE]);
+    emit_lane_values(lowering, &form, dst, [a, b, NONE, NONE])?;
     Ok(dst)
 }
 
@@ -162,12 +162,12 @@ fn setp(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Re
     };
     // `third` may be `p` itself: compute both before writing either.
     let second = written(lowering, NONE, Class::Predicate);
-    emit_lane_values(lowering, &copy, second, [opposite, third, NONE, NONE]);
-    emit_lane_values(lowering, &copy, p, [found, third, NONE, NONE]);
+    emit_lane_values(lowering, &copy, second, [opposite, third, NONE, NONE])?;
+    emit_lane_values(lowering, &copy, p, [found, third, NONE, NONE])?;
     if let Some(q) = q {
         let q = lowering.target(q, Class::Predicate)?;
         let copy = form("%copy", &["pred"])?;
-        emit_lane_values(lowering, &copy, q, [second, NONE, NONE, NONE]);
+        emit_lane_values(lowering, &copy, q, [second, NONE, NONE, NONE])?;
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ fn set(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Ref
     let low = chosen(lowering, low, combine, one, NONE)?;
     let high = chosen(lowering, high, combine, one, NONE)?;
     let pack = form("%pack", &["b16x2"])?;
-    emit_lane_values(lowering, &pack, dst, [low, high, NONE, NONE]);
+    emit_lane_values(lowering, &pack, dst, [low, high, NONE, NONE])?;
     Ok(())
 }
 
@@ -225,7 +225,7 @@ fn chosen(
 ) -> Result<Value, Refusal> {
     if let Some((combine, third)) = combine {
         let combined = written(lowering, NONE, Class::Predicate);
-        emit_lane_values(lowering, &combine, combined, [found, third, NONE, NONE]);
+        emit_lane_values(lowering, &combine, combined, [found, third, NONE, NONE])?;
         found = combined;
     }
     let dst = written(lowering, dst, Class::Word);
@@ -234,6 +234,6 @@ fn chosen(
         Value::Constant(Constant::Word(one)),
         Value::Constant(Constant::Word(0)),
     );
-    emit_lane_values(lowering, &select, dst, [yes, no, found, NONE]);
+    emit_lane_values(lowering, &select, dst, [yes, no, found, NONE])?;
     Ok(dst)
 }

@@ -318,19 +318,19 @@ fn cvt(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Ref
         (Some(Class::Long), Class::Word, Some(ty)) => {
             let dst = lowering.target(target, Class::Long)?;
             let part = written(lowering, Value::None, Class::Word);
-            emit_lane_values(lowering, &form, part, values);
+            emit_lane_values(lowering, &form, part, values)?;
             extend(lowering, ty, Class::Long, part, dst)
         }
         (_, _, Some(ty)) if form.dst == Class::Word && bytes_of(ty) < 4 && is_signed(ty) => {
             // Words hold small numbers zero-extended; a wider register asks
             // for the sign.
             let dst = lowering.target(target, Class::Word)?;
-            emit_lane_values(lowering, &form, dst, values);
+            emit_lane_values(lowering, &form, dst, values)?;
             extend(lowering, ty, Class::Word, dst, dst)
         }
         _ => {
             let dst = lowering.target(target, form.dst)?;
-            emit_lane_values(lowering, &form, dst, values);
+            emit_lane_values(lowering, &form, dst, values)?;
             Ok(())
         }
     }
@@ -350,7 +350,7 @@ fn resized(
         &form,
         dst,
         [from, Value::None, Value::None, Value::None],
-    );
+    )?;
     Ok(dst)
 }
 
@@ -378,6 +378,6 @@ pub fn extend(
         &form,
         dst,
         [from, Value::None, Value::None, Value::None],
-    );
+    )?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::{Family, mbarrier, no_lanes};
 use crate::machine::access::{Access, Space, resolve};
 use crate::machine::context::Context;
 use crate::machine::observe::AccessKind;
-use crate::program::code::{ABSENT, Class, Op, Step, Variants};
+use crate::program::code::{ABSENT, Class, Op, Step, Variants, variants};
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::modifiers::Modifiers;
 use crate::program::operation::{Operation, Value};
@@ -95,11 +95,7 @@ fn access(place: &Place, kind: AccessKind, report: StateSpace, bytes: u32) -> Ac
     }
 }
 
-static COPIES: Variants = [
-    run_copy::<false, false>,
-    run_copy::<true, false>,
-    run_copy::<true, true>,
-];
+static COPIES: Variants = variants!(run_copy);
 
 fn addresses_at(cx: &Context<'_>, class: Class, row: u32, offset: u32) -> [u64; 32] {
     let offset = offset as i32;

@@ -319,10 +319,10 @@ pub fn compare_pairs(
     let q = lowering.target(q, Class::Predicate)?;
     // The third operand may be `p`: keep the second result apart first.
     let second = written(lowering, none, Class::Predicate);
-    emit_lane_values(lowering, &form, second, [high, third, none, none]);
-    emit_lane_values(lowering, &form, p, [low, third, none, none]);
+    emit_lane_values(lowering, &form, second, [high, third, none, none])?;
+    emit_lane_values(lowering, &form, p, [low, third, none, none])?;
     if let Some(copy) = find_lane("%copy", &["pred"]) {
-        emit_lane_values(lowering, &copy, q, [second, none, none, none]);
+        emit_lane_values(lowering, &copy, q, [second, none, none, none])?;
     }
     Ok(())
 }
@@ -348,11 +348,11 @@ pub fn compared_halves(
     let mut operands = [a, b, none, none];
     for found in &mut both {
         *found = written(lowering, none, Class::Predicate);
-        emit_lane_values(lowering, &form, *found, operands);
+        emit_lane_values(lowering, &form, *found, operands)?;
         for operand in &mut operands[..2] {
             let from = *operand;
             *operand = written(lowering, none, Class::Word);
-            emit_lane_values(lowering, &upper, *operand, [from, none, none, none]);
+            emit_lane_values(lowering, &upper, *operand, [from, none, none, none])?;
         }
     }
     Ok((both[0], both[1]))

@@ -371,7 +371,7 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
                 &not,
                 inverted,
                 [*b, Value::None, Value::None, Value::None],
-            );
+            )?;
             (*a, inverted)
         }
         ([a, b], None) => (*a, *b),
@@ -385,7 +385,7 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
             };
             let product = temporary(lowering, class);
             let mul = form("mul", &[["lo", "hi"][half], name])?;
-            emit_lane_values(lowering, &mul, product, [*a, *b, Value::None, Value::None]);
+            emit_lane_values(lowering, &mul, product, [*a, *b, Value::None, Value::None])?;
             (product, *c)
         }
         _ => return refuse("wrong number of operands"),
@@ -399,10 +399,10 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
     let carry_out = temporary(lowering, Class::Predicate);
     if gives {
         let carry = form("%carry", &[suffix])?;
-        emit_lane_values(lowering, &carry, carry_out, operands);
+        emit_lane_values(lowering, &carry, carry_out, operands)?;
     }
     let sum = form("%sum", &[suffix])?;
-    emit_lane_values(lowering, &sum, dst, operands);
+    emit_lane_values(lowering, &sum, dst, operands)?;
     if gives {
         let copy = form("%copy", &["pred"])?;
         let flag = Value::Register(lowering.carry());
@@ -411,7 +411,7 @@ fn carrying(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<()
             &copy,
             flag,
             [carry_out, Value::None, Value::None, Value::None],
-        );
+        )?;
     }
     Ok(())
 }

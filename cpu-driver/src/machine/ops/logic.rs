@@ -165,18 +165,18 @@ fn lop3(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(), Re
         let dst = lowering.target(predicate, Class::Predicate)?;
         let found = Value::Register(lowering.new_register(Class::Predicate));
         let form = find("%lop3", &["nonzero", "b32"])?;
-        super::emit_lane_values(lowering, &form, found, values);
+        super::emit_lane_values(lowering, &form, found, values)?;
         // The data result reads the sources too: write it before `p`.
         let target = lowering.target(target, Class::Word)?;
         let form = find("%lop3", &["b32"])?;
-        super::emit_lane_values(lowering, &form, target, values);
+        super::emit_lane_values(lowering, &form, target, values)?;
         let form = find(combine, &["pred"])?;
         let operands = [found, other, Value::None, Value::None];
-        super::emit_lane_values(lowering, &form, dst, operands);
+        super::emit_lane_values(lowering, &form, dst, operands)?;
         return Ok(());
     }
     let target = lowering.target(target, Class::Word)?;
     let form = find("%lop3", &["b32"])?;
-    super::emit_lane_values(lowering, &form, target, values);
+    super::emit_lane_values(lowering, &form, target, values)?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::{Family, no_lanes, written};
 use crate::machine::access::{Access, Host, Space, resolve};
 use crate::machine::context::Context;
 use crate::machine::observe::AccessKind;
-use crate::program::code::{Class, Constant, Op, Step, Variants};
+use crate::program::code::{Class, Constant, Op, Step, Variants, variants};
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::modifiers::Modifiers;
 use crate::program::operation::{Operation, Value};
@@ -146,16 +146,8 @@ fn transpose(lowering: &mut Lowering<'_>, instruction: &Instruction) -> Result<(
     Ok(())
 }
 
-static LOADS: Variants = [
-    run_rows::<false, false, false>,
-    run_rows::<true, false, false>,
-    run_rows::<true, true, false>,
-];
-static STORES: Variants = [
-    run_rows::<false, false, true>,
-    run_rows::<true, false, true>,
-    run_rows::<true, true, true>,
-];
+static LOADS: Variants = variants!(run_rows, false);
+static STORES: Variants = variants!(run_rows, true);
 
 /// Row addresses come from lanes 8·tile + row.
 fn rows<const STRICT: bool, const EVENTS: bool>(

@@ -9,7 +9,7 @@ use super::{Family, no_lanes, written};
 use crate::machine::access::{Access, Space, addresses, resolve};
 use crate::machine::context::Context;
 use crate::machine::observe::AccessKind;
-use crate::program::code::{ABSENT, Class, Op, Step, Variants};
+use crate::program::code::{ABSENT, Class, Op, Step, Variants, variants};
 use crate::program::lower::{Lowering, Refusal, refuse};
 use crate::program::modifiers::Modifiers;
 use crate::program::operation::{Operation, Value};
@@ -152,7 +152,7 @@ fn prepare(
     Ok(operation)
 }
 
-static RUNS: Variants = [run::<false, false>, run::<true, false>, run::<true, true>];
+static RUNS: Variants = variants!(run);
 
 /// The state taken apart.
 #[derive(Clone, Copy)]

@@ -203,21 +203,29 @@ pub fn emit_lane(
     for (at, operand) in given.iter().enumerate() {
         values[at] = lowering.source(operand, form.src[at])?;
     }
-    emit_lane_values(lowering, form, dst, values);
-    Ok(())
+    emit_lane_values(lowering, form, dst, values)
 }
 
 /// The same with operands already resolved.
+///
+/// # Errors
+/// A source that the form reads and that is not given: its code would read what
+/// lies beside the frame.
 pub fn emit_lane_values(
     lowering: &mut Lowering<'_>,
     form: &LaneForm,
     dst: Value,
     values: [Value; 4],
-) {
+) -> Result<(), Refusal> {
+    let mut read = form.src.iter().zip(&values);
+    if read.any(|(class, value)| *class != Class::None && *value == Value::None) {
+        return refuse("a source operand is missing");
+    }
     let mut operation = Operation::new(form.exec());
     operation.dst = written(lowering, dst, form.dst);
     [operation.a, operation.b, operation.c, operation.fourth] = values;
     lowering.emit(operation);
+    Ok(())
 }
 
 /// A register to write where the program throws the result away.

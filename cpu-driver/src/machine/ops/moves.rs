@@ -118,7 +118,7 @@ fn pack(
         values[at] = lowering.source(operand, form.src[at])?;
     }
     let dst = lowering.target(target, form.dst)?;
-    emit_lane_values(lowering, &form, dst, values);
+    emit_lane_values(lowering, &form, dst, values)?;
     Ok(())
 }
 
@@ -145,7 +145,7 @@ fn unpack(
     for at in 0..count {
         let shift = Value::Constant(Constant::Word(at * part));
         let temporary = written(lowering, NONE, form.dst);
-        emit_lane_values(lowering, &form, temporary, [from, shift, NONE, NONE]);
+        emit_lane_values(lowering, &form, temporary, [from, shift, NONE, NONE])?;
         found.push(temporary);
     }
     for (operand, value) in parts.iter().zip(found) {

@@ -3,18 +3,10 @@
 use crate::machine::access::{Access, Host, addresses, resolve};
 use crate::machine::context::Context;
 use crate::machine::lanes::LANES;
-use crate::program::code::{ABSENT, Class, Op, Step, Variants};
+use crate::program::code::{ABSENT, Class, Op, Step, Variants, variants};
 
-pub static LOADS: Variants = [
-    run_load::<false, false>,
-    run_load::<true, false>,
-    run_load::<true, true>,
-];
-pub static STORES: Variants = [
-    run_store::<false, false>,
-    run_store::<true, false>,
-    run_store::<true, true>,
-];
+pub static LOADS: Variants = variants!(run_load);
+pub static STORES: Variants = variants!(run_store);
 
 unsafe fn run_load<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>, op: &Op) -> Step {
     let access = cx.grid.code.accesses[op.b as usize];

@@ -128,6 +128,7 @@ fn registers_that_an_instruction_cannot_take_are_refused() {
         "cvt.u32.u64 %r1, %r2;",
         "cvt.u16.u32 %r1, %h2;",
         "cvt.rn.f32.u32 %u1, %r2;",
+        "cvt.rni.f64.f64 %fd1;",
         "cvt.f32.f16 %f1, %w1;",
         "ld.global.u32 %h1, [%rd1];",
         "ld.global.f32 %u1, [%rd1];",
@@ -179,6 +180,7 @@ fn registers_that_an_instruction_cannot_take_are_refused() {
         "shl.b32 %f1, %r2, %s1;",
         "atom.global.add.f32 %f1, [%rd1], %r1;",
         "cvt.u64.u32 %rd1, %tid.x;",
+        "cvt.pack.sat.s16.s32 %r1, %r2, %r3;",
     ] {
         assert_eq!(body(text), Ok(()), "{text}");
     }

@@ -63,7 +63,8 @@ pub fn check(names: &Names<'_>, instruction: &Instruction) -> Result<(), CheckEr
         .collect();
     let operands = &instruction.operands;
     match (instruction.opcode.as_str(), types.as_slice()) {
-        ("cvt", &[to, from]) if plain(to) && plain(from) && operands.len() == 2 => {
+        ("cvt", &[to, from]) if plain(to) && plain(from) && !is_pack(instruction) => {
+            count(instruction, 2, 2)?;
             check_slot(names, instruction, 0, Slot::Wide(to))?;
             check_slot(names, instruction, 1, Slot::Wide(from))
         }
@@ -80,6 +81,26 @@ pub fn check(names: &Names<'_>, instruction: &Instruction) -> Result<(), CheckEr
     }
 }
 
+/// `cvt.pack` has operands of its own.
+fn is_pack(instruction: &Instruction) -> bool {
+    instruction.modifiers.iter().any(|word| word == "pack")
+}
+
+fn count(instruction: &Instruction, least: usize, most: usize) -> Result<(), CheckError> {
+    let found = instruction.operands.len();
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    let expected = match least == most {
+        true => least.to_string(),
+        false => format!("{least} or {most}"),
+    };
+    wrong(
+        instruction.line,
+        format!("`{instruction}`: expected {expected} operands, found {found}"),
+    )
+}
+
 /// Types that a conversion of one value has; packed ones have rules of their own.
 fn plain(ty: ScalarType) -> bool {
     use ScalarType as T;
@@ -94,17 +115,8 @@ fn check_pattern(
 ) -> Result<(), CheckError> {
     let least = pattern.find('?').unwrap_or(pattern.len());
     let slots: Vec<char> = pattern.chars().filter(|&slot| slot != '?').collect();
+    count(instruction, least, slots.len())?;
     let found = instruction.operands.len();
-    if found < least || found > slots.len() {
-        let expected = match least == slots.len() {
-            true => least.to_string(),
-            false => format!("{least} or {}", slots.len()),
-        };
-        return wrong(
-            instruction.line,
-            format!("`{instruction}`: expected {expected} operands, found {found}"),
-        );
-    }
     for (at, slot) in slots.iter().take(found).enumerate() {
         let slot = match slot {
             't' => Slot::Typed(ty),

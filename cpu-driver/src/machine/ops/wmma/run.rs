@@ -6,18 +6,10 @@ use crate::machine::access::resolve;
 use crate::machine::context::Context;
 use crate::machine::numerics::dot;
 use crate::machine::ops::warp::{ONE_PLACE, in_groups};
-use crate::program::code::{Class, Op, Step, Variants};
+use crate::program::code::{Class, Op, Step, Variants, variants};
 
-pub(super) static LOADS: Variants = [
-    run_transfer::<false, false, false>,
-    run_transfer::<true, false, false>,
-    run_transfer::<true, true, false>,
-];
-pub(super) static STORES: Variants = [
-    run_transfer::<false, false, true>,
-    run_transfer::<true, false, true>,
-    run_transfer::<true, true, true>,
-];
+pub(super) static LOADS: Variants = variants!(run_transfer, false);
+pub(super) static STORES: Variants = variants!(run_transfer, true);
 
 unsafe fn run_transfer<const STRICT: bool, const EVENTS: bool, const STORE: bool>(
     cx: &mut Context<'_>,
