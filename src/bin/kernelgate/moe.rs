@@ -237,6 +237,12 @@ fn chosen(arguments: &Check, ranks: usize) -> Result<Vec<Case>> {
     if cases.is_empty() {
         bail!("there is nothing to check");
     }
+    // The sweep and some cases change a shape that was possible.
+    for case in &cases {
+        if let Err(why) = case.shape.check() {
+            return Err(UsageError(format!("case {}: {why}", case.name)).into());
+        }
+    }
     Ok(cases)
 }
 
