@@ -174,6 +174,115 @@ fn a_wrong_command_line_is_refused_in_words_that_help() {
         (&["bench", "aa", "--comparisons", "0"], 2, &["at least 1"]),
         (&["bench", "--floor", "-1"], 2, &["--floor", "positive"]),
         (&["bench", "--save", "a/b"], 2, &["a/b", "letters"]),
+        // Numbers that no machine could work through, and that would overflow.
+        (
+            &["gemm", "check", "--only", "18446744073709551615,1,1"],
+            2,
+            &["--only"],
+        ),
+        (
+            &["gemm", "check", "--only", "4294967296,4294967296,4"],
+            2,
+            &["--only"],
+        ),
+        (
+            &[
+                "gemm",
+                "check",
+                "--only",
+                "1,16,32",
+                "--pad",
+                "18446744073709551615",
+            ],
+            2,
+            &["--pad", "at most"],
+        ),
+        (
+            &[
+                "gemm",
+                "check",
+                "--only",
+                "1,16,32",
+                "--contiguous",
+                "18446744073709551615,1",
+            ],
+            2,
+            &["--contiguous", "at most"],
+        ),
+        (
+            &[
+                "gemm",
+                "check",
+                "--only",
+                "1,16,32",
+                "--k-grouped",
+                "18446744073709551615,1",
+            ],
+            2,
+            &["--k-grouped", "at most"],
+        ),
+        (
+            &[
+                "gemm",
+                "check",
+                "--only",
+                "1,16,32",
+                "--masked",
+                "1",
+                "--max-rows",
+                "18446744073709551615",
+            ],
+            2,
+            &["--max-rows", "at most"],
+        ),
+        (
+            &["gemm", "check", "--cases", "18446744073709551615"],
+            2,
+            &["--cases"],
+        ),
+        (
+            &["gemm", "check", "--repeat", "0"],
+            2,
+            &["--repeat", "at least 1"],
+        ),
+        (
+            &["gemm", "limits", "--shape", "0,0,0"],
+            2,
+            &["--shape 0,0,0"],
+        ),
+        (
+            &["gemm", "limits", "--shape", "1,1,18446744073709551615"],
+            2,
+            &["--shape", "at most"],
+        ),
+        (
+            &["moe", "check", "--tokens", "18446744073709551615"],
+            2,
+            &["--tokens"],
+        ),
+        (
+            &["moe", "check", "--sweep", "18446744073709551615"],
+            2,
+            &["--sweep"],
+        ),
+        (
+            &[
+                "moe",
+                "check",
+                "--sweep",
+                "1",
+                "--largest",
+                "18446744073709551615",
+            ],
+            2,
+            &["--largest", "at most"],
+        ),
+        (
+            &["moe", "check", "--ranks", "65535"],
+            2,
+            &["--ranks", "1024"],
+        ),
+        (&["bench", "--rounds", "0"], 2, &["--rounds", "at least 1"]),
         // Files that are written after a long run.
         (
             &["bench", "--json", "/nodir/x"],

@@ -5,12 +5,46 @@ use std::path::Path;
 
 use anyhow::Context;
 
+/// Most of anything that is counted: beyond it a run would not end.
+const MOST: usize = 1_000_000;
+
+/// Largest extent of a matrix. The product of two, in bytes, still fits in 64 bits.
+const LARGEST: usize = 1 << 30;
+
 /// For clap: a number of things of which none would be a run that checks nothing.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
+    within(text, 1, MOST)
+}
+
+/// For clap: a hidden or intermediate size of a layer.
+pub fn width(text: &str) -> Result<usize, String> {
+    within(text, 1, 1 << 16)
+}
+
+/// For clap: a number of things that may be none.
+pub fn count(text: &str) -> Result<usize, String> {
+    within(text, 0, MOST)
+}
+
+/// For clap: an extent of a matrix, rows of a group among them, which may be none.
+pub fn extent(text: &str) -> Result<usize, String> {
+    within(text, 0, LARGEST)
+}
+
+/// Three extents, separated by commas.
+pub fn three_extents(text: &str) -> Result<[usize; 3], String> {
+    let extents: Result<Vec<usize>, String> = text.split(',').map(|s| extent(s.trim())).collect();
+    extents?
+        .try_into()
+        .map_err(|_| "expected three sizes, as in 1,128,640".into())
+}
+
+fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1 is needed".into()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("expected a number of at least 1".into()),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "`{text}`: expected a number of at least {least} and at most {most}"
+        )),
     }
 }
 
@@ -65,8 +99,13 @@ mod tests {
     #[test]
     fn none_and_paths_are_refused() {
         assert_eq!(at_least_one("3"), Ok(3));
-        for wrong in ["0", "-1", "x", ""] {
+        for wrong in ["0", "-1", "x", "", "1000001", "18446744073709551616"] {
             assert!(at_least_one(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(count("0"), Ok(0));
+        assert_eq!(three_extents("1, 128,640"), Ok([1, 128, 640]));
+        for wrong in ["1,2", "1,2,3,4", "1,2,x", "1,2,1073741825"] {
+            assert!(three_extents(wrong).is_err(), "{wrong}");
         }
         assert_eq!(name("h200").as_deref(), Ok("h200"));
         for wrong in ["a/b", "..", "", "a b"] {

@@ -51,10 +51,10 @@ struct Check {
     #[arg(long, value_name = "COUNT", value_parser = given::at_least_one)]
     sweep: Option<usize>,
     /// Largest hidden and intermediate size of the sweep
-    #[arg(long, default_value_t = 320, value_parser = given::at_least_one)]
+    #[arg(long, default_value_t = 320, value_parser = given::width)]
     largest: usize,
     /// Iterations of each case instead of its own number
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     iterations: Option<u64>,
     /// Do not compare with one rank that is given all tokens
     #[arg(long)]

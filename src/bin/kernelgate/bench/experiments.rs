@@ -33,7 +33,7 @@ pub struct Inject {
     #[arg(long, default_values_t = [3.0, 0.3])]
     percent: Vec<f64>,
     /// MiB that the slowed sum reads.
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     mib: u64,
 }
 

@@ -64,13 +64,13 @@ pub struct Arguments {
 #[derive(Args)]
 struct Options {
     /// Rounds of a case, each with inputs of its own.
-    #[arg(long, global = true, default_value_t = 8)]
+    #[arg(long, global = true, default_value_t = 8, value_parser = given::at_least_one)]
     rounds: usize,
     /// Samples a round.
-    #[arg(long, global = true, default_value_t = 8)]
+    #[arg(long, global = true, default_value_t = 8, value_parser = given::at_least_one)]
     runs: usize,
     /// Launches before the samples of a round.
-    #[arg(long, global = true, default_value_t = 3)]
+    #[arg(long, global = true, default_value_t = 3, value_parser = given::count)]
     warmup: usize,
     /// Seed of the inputs.
     #[arg(long, global = true, default_value_t = 1)]
@@ -130,14 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let bad = if options.rounds == 0 || options.runs == 0 {
-        "--rounds and --runs must be at least 1"
-    } else if !(options.floor.is_finite() && options.floor > 0.0) {
-        "--floor must be a positive percentage"
-    } else {
+    if options.floor.is_finite() && options.floor > 0.0 {
         return Ok(());
-    };
-    Err(UsageError(bad.to_owned()).into())
+    }
+    Err(UsageError("--floor must be a positive percentage".to_owned()).into())
 }
 
 /// The cases whose id holds one of `only`; all for none.

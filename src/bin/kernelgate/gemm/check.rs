@@ -46,7 +46,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Largest m of random cases
-    #[arg(long, default_value_t = 8192)]
+    #[arg(long, default_value_t = 8192, value_parser = given::at_least_one)]
     max_m: usize,
     /// Most multiply-adds of a random case
     #[arg(long, value_name = "N")]
@@ -66,7 +66,7 @@ pub struct Arguments {
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
     /// Run each case this many times: later runs find memory and kernels in place
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = given::at_least_one)]
     repeat: usize,
     /// One JSON object a line
     #[arg(long)]
@@ -101,19 +101,25 @@ struct Single {
     #[arg(long, requires = "only")]
     accumulate: bool,
     /// With --only: unused columns between the rows of C
-    #[arg(long, requires = "only", default_value_t = 0)]
+    #[arg(long, requires = "only", default_value_t = 0, value_parser = given::extent)]
     pad: usize,
     /// With --only: rows of each group
-    #[arg(long, requires = "only", value_delimiter = ',')]
+    #[arg(long, requires = "only", value_delimiter = ',', value_parser = given::extent)]
     contiguous: Option<Vec<usize>>,
     /// With --only: counts of each masked group
-    #[arg(long, requires = "only", requires = "max_rows", value_delimiter = ',')]
+    #[arg(
+        long,
+        requires = "only",
+        requires = "max_rows",
+        value_delimiter = ',',
+        value_parser = given::extent
+    )]
     masked: Option<Vec<usize>>,
     /// With --masked: rows that each group owns
-    #[arg(long, requires = "masked")]
+    #[arg(long, requires = "masked", value_parser = given::extent)]
     max_rows: Option<usize>,
     /// With --only: depth of each group
-    #[arg(long, requires = "only", value_delimiter = ',')]
+    #[arg(long, requires = "only", value_delimiter = ',', value_parser = given::extent)]
     k_grouped: Option<Vec<usize>>,
 }
 
@@ -130,15 +136,11 @@ fn usage(message: String) -> anyhow::Error {
 
 impl Arguments {
     fn only(&self, shape: &str) -> Result<Case> {
-        let sizes: Result<Vec<usize>, _> = shape.split(',').map(|s| s.trim().parse()).collect();
-        let Ok([m, n, k]) = sizes.as_deref() else {
-            return Err(usage(format!(
-                "--only {shape}: expected three sizes, as in 1,128,640"
-            )));
-        };
+        let [m, n, k] =
+            given::three_extents(shape).map_err(|why| usage(format!("--only {shape}: {why}")))?;
         let s = &self.single;
         let (a, b) = fp8_recipes();
-        let mut problem = Problem::dense(*m, *n, *k, s.output.unwrap_or(OutputType::F32))
+        let mut problem = Problem::dense(m, n, k, s.output.unwrap_or(OutputType::F32))
             .with_recipes((s.a.unwrap_or(a), s.b.unwrap_or(b)))
             .padded(s.pad);
         problem.accumulate = s.accumulate;

@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, default_value = "all")]
     subject: String,
     /// Random cases for the false-alarm row, besides the ladder
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = given::count)]
     cases: usize,
     /// Most multiply-adds of those random cases
     #[arg(long, value_name = "N", default_value_t = LADDER_CAP)]

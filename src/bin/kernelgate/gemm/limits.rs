@@ -7,6 +7,8 @@ use kernelgate::exit::{Exit, UsageError};
 use kernelgate::gemm::limits::{measure, steps, text};
 use kernelgate::{errln, out, outln};
 
+use crate::given;
+
 use super::progress::Progress;
 
 /// Print the smallest scale error that each gate turns away
@@ -26,19 +28,16 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit> {
-    let sizes: Result<Vec<usize>, _> = arguments
-        .shape
-        .split(',')
-        .map(|s| s.trim().parse())
-        .collect();
-    let Ok([m, n, k]) = sizes.as_deref() else {
-        let message = format!("--shape {}: expected m,n,k", arguments.shape);
+    let [m, n, k] = given::three_extents(&arguments.shape)
+        .map_err(|why| UsageError(format!("--shape {}: {why}", arguments.shape)))?;
+    if m.min(n).min(k) == 0 {
+        let message = format!("--shape {}: there is nothing to multiply", arguments.shape);
         return Err(UsageError(message).into());
-    };
+    }
     let device = Device::open()?;
     errln!("{}", device.banner());
     let mut progress = Progress::new(steps());
-    let limits = measure(&device, (*m, *n, *k), arguments.seed, |doing| {
+    let limits = measure(&device, (m, n, k), arguments.seed, |doing| {
         progress.step(doing)
     })?;
     drop(progress);

@@ -15,7 +15,7 @@ use crate::given;
 #[derive(Args)]
 pub struct JobArguments {
     /// Ranks that this command starts; a rank of torchrun, mpirun or srun joins theirs
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub ranks: u16,
     /// One process a rank also without GPUs (default there: threads)
     #[arg(long)]
