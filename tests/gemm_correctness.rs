@@ -4,7 +4,9 @@
 mod support;
 
 use anyhow::{Context, Result, ensure};
+use kernelgate::device::choice::Driver;
 use kernelgate::device::{Device, DeviceError, LtError};
+use kernelgate::gemm::case::Case;
 use kernelgate::gemm::check::{Checker, Limits, Outcome, Strength, run_case};
 use kernelgate::gemm::cublaslt::{CublasLt, pack_into, pad_into};
 use kernelgate::gemm::faults::{CATALOGUE, Fault};
@@ -19,7 +21,6 @@ use kernelgate::gemm::runner;
 use kernelgate::gemm::shapes::{self, ladder};
 use kernelgate::gemm::simt::Simt;
 use kernelgate::gemm::subject::Subject;
-use kernelgate::gemm::{case::Case, scoreboard::FalseAlarms};
 use kernelgate::gemm::{
     named::named_cases,
     scoreboard::{Scoreboard, trials},
@@ -68,6 +69,11 @@ fn main() -> ExitCode {
             "a_printed_command_replays_its_failure_at_every_strength",
             &[&device],
             printed_commands_replay,
+        ),
+        case(
+            "a_cubin_that_the_device_cannot_run_is_refused_with_the_reason",
+            &[&device],
+            foreign_cubin_is_refused,
         ),
         case(
             "scales_and_rows_are_padded_as_the_library_wants_them",
@@ -196,11 +202,7 @@ fn fault(name: &str) -> Result<&'static Fault> {
 
 fn each_kind_of_fault_is_caught() -> Result<()> {
     let device = Device::open()?;
-    let mut board = Scoreboard {
-        trials: Vec::new(),
-        skipped: Vec::new(),
-        alarms: FalseAlarms::default(),
-    };
+    let mut board = Scoreboard::default();
     for (name, on) in KINDS {
         let mut cases = named_cases(1, false);
         cases.retain(|named| named.case.origin == on);
@@ -315,6 +317,42 @@ fn printed_commands_replay() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// An ELF file without a section that any device could run: well formed, and the
+/// driver's to refuse.
+fn foreign_cubin_is_refused() -> Result<()> {
+    let device = Device::open()?;
+    let mut image = vec![0u8; 128];
+    image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (image[0x28], image[0x3a], image[0x3c]) = (64, 64, 1);
+    let file = tempfile::Builder::new().suffix(".cubin").tempfile()?;
+    std::fs::write(file.path(), &image)?;
+    match device.load_file(file.path()) {
+        Err(error @ DeviceError::PtxRejected { .. }) => {
+            let said = error.to_string();
+            ensure!(said.contains("a cubin"), "{said}");
+            ensure!(
+                device.info().driver != Driver::Cpu || said.contains("give it the PTX"),
+                "{said}"
+            );
+        }
+        Err(other) => anyhow::bail!("not a refusal by the driver: {other}"),
+        Ok(_) => anyhow::bail!("a cubin without code was loaded"),
+    }
+    std::fs::write(file.path(), "neither")?;
+    let neither = device.load_file(file.path()).err().map(|e| e.to_string());
+    ensure!(
+        neither
+            .as_ref()
+            .is_some_and(|e| e.contains("expected PTX text or a cubin")),
+        "{neither:?}"
+    );
+    ensure!(!device.is_lost());
+    // The same door takes PTX.
+    std::fs::write(file.path(), GEMM_PACK.ptx)?;
+    device.load_file(file.path())?.kernel("padBytes")?;
     Ok(())
 }
 

@@ -14,6 +14,7 @@ pub mod environment;
 mod alias;
 mod buffer;
 mod context;
+mod cubin;
 mod error;
 mod hardware;
 mod loader;

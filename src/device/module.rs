@@ -1,15 +1,17 @@
 //! Modules, kernels and launches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{result, sys};
 
 use super::buffer::{Buffer, Element};
+use super::choice::Driver;
 use super::context::{Device, Shared};
 use super::error::DeviceError;
-use super::signature;
+use super::{cubin, signature};
 use crate::kernels::KernelModule;
 
 /// A loaded module; unloaded on drop unless the context is lost.
@@ -17,10 +19,16 @@ pub struct Module {
     shared: Arc<Shared>,
     handle: sys::CUmodule,
     name: String,
-    ptx: String,
+    source: Source,
     /// Kernels looked up before: reading a signature out of the text costs more than
     /// a launch.
     found: Mutex<HashMap<String, Found>>,
+}
+
+/// Where the parameters of a kernel are read.
+enum Source {
+    Ptx(String),
+    Cubin(BTreeMap<String, Vec<usize>>),
 }
 
 /// A kernel's handle, and the size in bytes of each parameter.
@@ -132,9 +140,80 @@ impl Device {
             shared: Arc::clone(&self.shared),
             handle,
             name: name.to_string(),
-            ptx: ptx.to_string(),
+            source: Source::Ptx(ptx.to_string()),
             found: Mutex::default(),
         })
+    }
+}
+
+impl Device {
+    /// Loads a cubin, machine code for one family of GPUs; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`DeviceError::PtxRejected`] where the device cannot run it, with the reason:
+    /// no failure of the kernel, a case is skipped. [`DeviceError::BadRequest`] for
+    /// bytes that are no cubin.
+    pub fn load_cubin(&self, name: &str, image: &[u8]) -> Result<Module, DeviceError> {
+        let kernels = cubin::parameters(image).map_err(|why| DeviceError::BadRequest {
+            message: format!("`{name}` is no cubin: {why}"),
+        })?;
+        self.shared.enter()?;
+        // SAFETY: an ELF file carries its own sizes, which were found to lie inside
+        // `image`; the driver copies what it keeps.
+        let loaded = unsafe { result::module::load_data(image.as_ptr().cast()) };
+        match self.shared.check("cuModuleLoadData", loaded) {
+            Ok(handle) => Ok(Module {
+                shared: Arc::clone(&self.shared),
+                handle,
+                name: name.to_string(),
+                source: Source::Cubin(kernels),
+                found: Mutex::default(),
+            }),
+            Err(DeviceError::Driver {
+                code, name: why, ..
+            }) => Err(DeviceError::PtxRejected {
+                module: name.to_string(),
+                code,
+                name: why,
+                log: self.why_not_this_cubin(),
+            }),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn why_not_this_cubin(&self) -> String {
+        let info = self.info();
+        let (major, minor) = info.compute_capability;
+        match info.driver {
+            Driver::Cpu => "a cubin is machine code for a GPU, and this is the CPU driver: \
+                            give it the PTX of the same kernel"
+                .to_owned(),
+            Driver::Nvidia | Driver::Named => format!(
+                "a cubin runs on the family it was made for only: make it for sm_{major}{minor}, \
+                 or give the PTX"
+            ),
+        }
+    }
+
+    /// Loads PTX or a cubin from a file, by what the file holds.
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`] and [`Device::load_cubin`];
+    /// [`DeviceError::BadRequest`] for a file that cannot be read or is neither.
+    pub fn load_file(&self, path: &Path) -> Result<Module, DeviceError> {
+        let bad = |why: String| DeviceError::BadRequest {
+            message: format!("{}: {why}", path.display()),
+        };
+        let image = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if cubin::is_elf(&image) {
+            return self.load_cubin(&name, &image);
+        }
+        let neither = "expected PTX text or a cubin (`nvcc -ptx`, `nvcc -cubin`)";
+        match String::from_utf8(image) {
+            Ok(text) if text.contains(".version") => self.load_ptx(&name, &text),
+            _ => Err(bad(neither.to_owned())),
+        }
     }
 }
 
@@ -190,7 +269,11 @@ impl Module {
         let absent = || DeviceError::BadRequest {
             message: format!("module `{}` has no kernel `{name}`", self.name),
         };
-        let parameters = signature::parameters(&self.ptx, name).ok_or_else(absent)?;
+        let parameters = match &self.source {
+            Source::Ptx(text) => signature::parameters(text, name),
+            Source::Cubin(kernels) => kernels.get(name).cloned(),
+        };
+        let parameters = parameters.ok_or_else(absent)?;
         let symbol = CString::new(name).map_err(|_| absent())?;
         self.shared.enter()?;
         // SAFETY: the module is loaded for as long as `self` lives.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::faults::CATALOGUE;
+use super::limits;
 use super::rivals::Rival;
 use super::scoreboard::{Column, Scoreboard};
 
@@ -101,6 +102,12 @@ pub fn text(board: &Scoreboard) -> String {
     for skipped in &board.skipped {
         let _ = writeln!(out, "skipped {}: {}", skipped.fault, skipped.reason);
     }
+    if !board.limits.is_empty() {
+        let _ = writeln!(out, "\nDetection limits\n");
+        out += &limits::text(&board.limits);
+        let _ = writeln!(out);
+        out += &limits::one_block_text(&board.one_block);
+    }
     for fault in board.missed() {
         let _ = writeln!(out, "MISSED: {fault} passes every case of ours");
     }
@@ -144,6 +151,12 @@ pub fn markdown(board: &Scoreboard) -> String {
         };
         let _ = writeln!(out, "| {} | {} | {case} |", fault.name, fault.what);
     }
+    if !board.limits.is_empty() {
+        let _ = writeln!(out, "\n## Detection limits\n");
+        out += &limits::markdown(&board.limits);
+        let _ = writeln!(out);
+        out += &limits::one_block_text(&board.one_block).replacen('\n', "\n\n", 1);
+    }
     out
 }
 
@@ -167,6 +180,8 @@ mod tests {
                 replay: String::new(),
             }],
             skipped: vec![],
+            limits: vec![],
+            one_block: vec![],
             alarms: FalseAlarms {
                 cases: 3,
                 rejected: vec![0; columns],

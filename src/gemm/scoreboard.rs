@@ -15,6 +15,7 @@ use super::case::Case;
 use super::check::{Limits, Strength};
 use super::faults::{CATALOGUE, Fault};
 use super::gate::{self, Check, Judgement, Reference, results};
+use super::limits::{self, OneBlock};
 use super::named::Named;
 use super::operands::Operands;
 use super::planted::{Plant, Planted};
@@ -138,6 +139,9 @@ pub struct Skipped {
 pub struct Scoreboard {
     pub trials: Vec<Trial>,
     pub skipped: Vec<Skipped>,
+    /// The smallest error that each gate sees; empty where they were not measured.
+    pub limits: Vec<limits::Limits>,
+    pub one_block: Vec<OneBlock>,
     pub alarms: FalseAlarms,
 }
 

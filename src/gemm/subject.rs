@@ -1,9 +1,9 @@
 //! What a kernel under test must offer, and the list of those that are built in.
 //!
-//! To add your own, implement [`Subject`]: `examples/own_gemm.rs` does it from PTX
-//! text in less than sixty lines. `launch` gets device addresses and may do
-//! anything with them: launch a kernel of a [`crate::device::Module`] loaded from
-//! PTX or a cubin, call a library, or compute on the host and upload.
+//! To add your own, implement [`Subject`]: `examples/own_gemm.rs` does it from PTX or
+//! a cubin in less than sixty lines. `launch` gets device addresses and may do anything
+//! with them: launch a kernel of a [`crate::device::Module`] loaded from PTX or a cubin
+//! ([`Device::load_file`] takes either), call a library, or compute in Rust and upload.
 
 use anyhow::Result;
 

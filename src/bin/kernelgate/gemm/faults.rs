@@ -8,6 +8,7 @@ use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::gemm::check::Limits;
 use kernelgate::gemm::faults::{CATALOGUE, Fault};
+use kernelgate::gemm::limits;
 use kernelgate::gemm::planted::Plant;
 use kernelgate::gemm::report;
 use kernelgate::gemm::shapes::{self, LADDER_CAP, Sweep};
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Leave out the false-alarm row
     #[arg(long)]
     no_alarms: bool,
+    /// Leave out the detection limits (they are left out with --fault, too)
+    #[arg(long)]
+    no_limits: bool,
     /// The scoreboard as one JSON document
     #[arg(long)]
     pub json: bool,
@@ -114,9 +118,23 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     let (trials, skipped) = trials(&device, &faults, &cases, |doing| progress.step(doing))
         .context("while running planted faults")?;
     drop(progress);
+    let (limits, one_block) = if arguments.no_limits || !arguments.fault.is_empty() {
+        (Vec::new(), Vec::new())
+    } else {
+        let mut progress = Progress::new(limits::steps() + limits::one_block_steps());
+        (
+            limits::measure(&device, limits::SHAPE, arguments.seed, |doing| {
+                progress.step(doing)
+            })
+            .context("while measuring detection limits")?,
+            limits::one_block(&device, arguments.seed, |doing| progress.step(doing))?,
+        )
+    };
     let board = Scoreboard {
         trials,
         skipped,
+        limits,
+        one_block,
         alarms: if arguments.no_alarms {
             FalseAlarms::default()
         } else {
