@@ -1,15 +1,13 @@
-//! Put a kernel of your own under test: PTX or a cubin in, verdict out. This one is
-//! `own_gemm.cu`; `cargo run --example own_gemm -- FILE` takes another build of it.
+//! Put a kernel of your own under test: PTX or a cubin in, verdict out; a module that
+//! the device refuses is a skip. `own_gemm -- FILE` takes another than `own_gemm.cu`'s.
 use anyhow::Result;
 use kernelgate::device::{Argument, Device, DeviceError, Launch, Module};
-use kernelgate::gemm::bound::Accumulator;
-use kernelgate::gemm::check::{Limits, Outcome, run_case};
+use kernelgate::gemm::check::{Limits, run_case};
 use kernelgate::gemm::problem::{Problem, tensor_recipes};
 use kernelgate::gemm::subject::{DeviceOperands, Subject};
-use kernelgate::gemm::{case::Case, inputs::Input};
-use kernelgate::lowp::OutputType::F32;
+use kernelgate::gemm::{bound::Accumulator, case::Case, inputs::Input};
+use kernelgate::{exit, exit::Exit, lowp::OutputType::F32, outln};
 
-/// A module that the device refuses makes every case a skip.
 struct OwnGemm(Result<Module, DeviceError>);
 
 impl Subject for OwnGemm {
@@ -18,8 +16,10 @@ impl Subject for OwnGemm {
     }
     fn refusal(&self, p: &Problem) -> Option<String> {
         let simple = p.output == F32 && (p.a, p.b) == tensor_recipes();
-        let refused = self.0.as_ref().err().map(DeviceError::to_string);
-        refused.or_else(|| (!simple).then(|| "own: FP32 from E4M3, one scale a tensor".into()))
+        let other = (!simple).then(|| "own: FP32 from E4M3, one scale a tensor".into());
+        self.0
+            .as_ref()
+            .map_or_else(|e| Some(e.to_string()), |_| other)
     }
     fn accumulator(&self, _: &Problem) -> Accumulator {
         Accumulator::Fp32
@@ -37,23 +37,23 @@ impl Subject for OwnGemm {
     }
 }
 
-fn main() -> Result<()> {
-    let device = Device::open()?;
-    println!("{}", device.banner());
-    let own = OwnGemm(match std::env::args().nth(1) {
-        Some(file) => device.load_file(file.as_ref()),
-        None => device.load_ptx("own_gemm", include_str!("own_gemm.ptx")),
-    });
-    for input in [Input::Integers, Input::Normal, Input::Positive] {
-        let problem = Problem::dense(5, 70, 200, F32).with_recipes(tensor_recipes());
-        let case = Case::new("example", problem, input, 1);
-        let outcome = run_case(&device, &own, &case, &Limits::default())?;
-        println!("{} {case}", outcome.word());
-        match outcome {
-            Outcome::Passed(_) => {}
-            Outcome::Skipped { reason } => println!("     {reason}"),
-            failed => anyhow::bail!("{failed:#?}"),
+fn main() -> std::process::ExitCode {
+    exit::run(|| {
+        let device = Device::open()?;
+        outln!("{}", device.banner())?;
+        let own = OwnGemm(match std::env::args().nth(1) {
+            Some(file) => device.load_file(file.as_ref()),
+            None => device.load_ptx("own_gemm", include_str!("own_gemm.ptx")),
+        });
+        for input in [Input::Integers, Input::Normal, Input::Positive] {
+            let problem = Problem::dense(5, 70, 200, F32).with_recipes(tensor_recipes());
+            let case = Case::new("example", problem, input, 1);
+            let outcome = run_case(&device, &own, &case, &Limits::default())?;
+            outln!("{} {case}\n{outcome:#?}", outcome.word())?;
+            if !outcome.passed() {
+                return Ok(outcome.exit());
+            }
         }
-    }
-    Ok(())
+        Ok(Exit::Held)
+    })
 }

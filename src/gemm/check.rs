@@ -13,6 +13,7 @@ use super::reference;
 use super::runner::Stage;
 use super::subject::{Subject, Unsupported};
 use crate::device::{Device, DeviceError};
+use crate::exit::Exit;
 
 /// Where and how strongly a case is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +109,15 @@ impl Outcome {
             Outcome::Passed(_) => "PASS",
             Outcome::Failed(_) | Outcome::Broke { .. } => "FAIL",
             Outcome::Skipped { .. } => "SKIP",
+        }
+    }
+
+    /// The exit code of a program that ran this case alone.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Outcome::Passed(_) => Exit::Held,
+            Outcome::Failed(_) | Outcome::Broke { .. } => Exit::Failed,
+            Outcome::Skipped { .. } => Exit::CouldNotRun,
         }
     }
 
