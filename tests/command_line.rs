@@ -186,6 +186,20 @@ fn doctor_calls_a_wrong_setting_wrong_usage_and_still_lists_what_there_is() {
 }
 
 #[test]
+fn doctor_says_which_variable_names_a_program_that_is_not_there() {
+    let output = Command::new(KERNELGATE)
+        .args(["doctor", "--json"])
+        .env("KERNELGATE_DRIVER", "cpu")
+        .env("NVCC", "/no/such/nvcc")
+        .output()
+        .expect("the binary starts");
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let nvcc = findings.iter().find(|f| f["what"] == "nvcc").unwrap();
+    assert_eq!(nvcc["found"], false);
+    assert_eq!(nvcc["detail"], "NVCC=/no/such/nvcc: there is no such file");
+}
+
+#[test]
 fn every_help_tells_the_exit_codes() {
     let commands: &[&[&str]] = &[
         &[],

@@ -97,9 +97,14 @@ fn program(program: &Program, enables: &'static str) -> Finding {
     Finding {
         what: program.name,
         found: file.is_some(),
-        detail: match &file {
-            Some(file) => described(program, file),
-            None => format!("looked in {}", program.places()),
+        detail: match (&file, program.misnamed()) {
+            (Some(file), _) => described(program, file),
+            (None, Some(named)) => format!(
+                "{}={}: there is no such file",
+                program.variable,
+                named.display()
+            ),
+            (None, None) => format!("looked in {}", program.places()),
         },
         enables,
     }

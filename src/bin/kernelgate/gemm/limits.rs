@@ -27,11 +27,17 @@ pub struct Arguments {
     pub json: bool,
 }
 
+/// Its f64 product takes two gigabytes and minutes.
+const LARGEST: usize = 16_384;
+
 pub fn run(arguments: &Arguments) -> Result<Exit> {
     let [m, n, k] = given::three_extents(&arguments.shape)
         .map_err(|why| UsageError(format!("--shape {}: {why}", arguments.shape)))?;
-    if m.min(n).min(k) == 0 {
-        let message = format!("--shape {}: there is nothing to multiply", arguments.shape);
+    if m.min(n).min(k) == 0 || m.max(n).max(k) > LARGEST {
+        let message = format!(
+            "--shape {}: expected sizes from 1 to {LARGEST}, for a reference on the host",
+            arguments.shape
+        );
         return Err(UsageError(message).into());
     }
     let device = Device::open()?;
