@@ -56,6 +56,7 @@ fn peak_mib(program: &str, config: Option<Config>) -> usize {
         .args(["child", "--exact", "--nocapture"])
         .env(PROGRAM, program)
         .env_remove(VARIABLE);
+    let checked = config.is_some();
     if let Some(config) = config {
         command.env(VARIABLE, config.to_variable());
     }
@@ -64,7 +65,13 @@ fn peak_mib(program: &str, config: Option<Config>) -> usize {
     let failed = String::from_utf8_lossy(&output.stderr);
     let peak = text.lines().find_map(|line| line.split_once("PEAK "));
     let (_, peak) = peak.unwrap_or_else(|| panic!("{text}{failed}"));
-    peak.parse::<usize>().expect("kibibytes") / 1024
+    let peak = peak.parse::<usize>().expect("kibibytes") / 1024;
+    let how = match checked {
+        true => "memcheck",
+        false => "unchecked",
+    };
+    println!("{program}, {how}: peak {peak} MiB with at most 192 MiB live");
+    peak
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Prepared {
         let rest = def.bytes.saturating_sub(image.len() as u64);
         if rest > 0 {
             let zeros = address + image.len() as u64;
-            driver.memory.fill(zeros, &[0], rest)?;
+            driver.memory.clear(zeros, rest)?;
         }
         Ok(())
     }

@@ -127,6 +127,34 @@ fn a_global_larger_than_the_device_is_out_of_memory() {
     }
 }
 
+/// KiB that this process keeps in memory.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kibibytes
+        .and_then(|text| text.parse().ok())
+        .expect("a size")
+}
+
+#[test]
+fn a_large_global_costs_nothing_before_it_is_touched() {
+    let _context = Context::new();
+    let ptx =
+        format!("{HEAD}.visible .global .b8 a[1073741824] = {{1, 2}};\n.entry k() {{ ret; }}");
+    let before = resident();
+    let module = load(&ptx).expect("one GiB");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 512 << 10, "{grown} KiB more");
+    let address = made(|out| {
+        let (mut bytes, name) = (0, text("a"));
+        cuModuleGetGlobal_v2(out, &raw mut bytes, module, name.as_ptr())
+    });
+    assert_eq!(download(address, 4), [1, 2, 0, 0]);
+    assert_eq!(download(address + (1 << 30) - 2, 2), [0, 0]);
+    ok(cuModuleUnload(module));
+}
+
 #[test]
 fn dynamic_shared_memory_stops_at_what_the_function_may_use() {
     let _context = Context::new();

@@ -73,17 +73,9 @@ impl Pages {
                 self.mapped[page / 64].fetch_and(!(1 << (page % 64)), Ordering::Release);
             }
         }
-        let inner = data.start.next_multiple_of(SYSTEM_PAGE)..data.end / SYSTEM_PAGE * SYSTEM_PAGE;
-        if inner.start < inner.end && inner.end - inner.start >= LEAST_TO_GIVE_BACK {
-            // SAFETY: the range is private anonymous memory of our own backing
-            // and holds no live allocation; a late reader sees zeros.
-            unsafe {
-                libc::madvise(
-                    layout.backing(inner.start).cast(),
-                    (inner.end - inner.start) as usize,
-                    libc::MADV_DONTNEED,
-                );
-            }
+        let inner = whole(data.start, data.end);
+        if !inner.is_empty() {
+            give_back(layout, &inner);
         }
     }
 
@@ -121,6 +113,29 @@ impl Pages {
         let first = (data.start - self.start) / PAGE;
         let last = (data.end - 1 - self.start) / PAGE;
         first as usize..last as usize + 1
+    }
+}
+
+/// The system's pages inside `start..end`; empty where they are too few to be
+/// worth a call.
+pub(super) fn whole(start: u64, end: u64) -> Range<u64> {
+    let inner = start.next_multiple_of(SYSTEM_PAGE)..end / SYSTEM_PAGE * SYSTEM_PAGE;
+    if inner.start.saturating_add(LEAST_TO_GIVE_BACK) > inner.end {
+        return start..start;
+    }
+    inner
+}
+
+/// Takes the memory from `inner`, which [`whole`] gave: it reads as zeros.
+pub(super) fn give_back(layout: &Layout, inner: &Range<u64>) {
+    // SAFETY: the range is private anonymous memory of our own backing and
+    // nobody counts on its content; a late reader sees zeros.
+    unsafe {
+        libc::madvise(
+            layout.backing(inner.start).cast(),
+            (inner.end - inner.start) as usize,
+            libc::MADV_DONTNEED,
+        );
     }
 }
 

@@ -338,3 +338,37 @@ fn padding_keeps_neighbours_apart() {
     let (a, b) = (device(&memory, 16), device(&memory, 16));
     assert!(b.base.abs_diff(a.base) >= 100_000);
 }
+
+#[test]
+fn cleared_memory_is_zero_to_the_byte_and_its_neighbours_are_not() {
+    let memory = Memory::new(MemoryOptions::unchecked(1 << 30)).expect("memory");
+    let bytes = 300_000_u64;
+    for kind in [AllocationKind::Device, AllocationKind::Managed] {
+        let at = memory
+            .allocate(Request::new(kind, bytes, 1))
+            .expect("room")
+            .base;
+        for (from, length) in [
+            (1, 299_998),
+            (5000, 100_000),
+            (4096, 65_536),
+            (7, 20),
+            (3, 0),
+        ] {
+            memory.fill(at, &[0xA5], bytes).expect("inside");
+            memory.clear(at + from, length).expect("inside");
+            let mut found = vec![0; bytes as usize];
+            memory.read(at, &mut found).expect("inside");
+            let (before, rest) = found.split_at(from as usize);
+            let (cleared, after) = rest.split_at(length as usize);
+            let only = |part: &[u8], value| part.iter().all(|&byte| byte == value);
+            assert!(only(cleared, 0), "{kind:?} {from} {length}");
+            assert!(
+                only(before, 0xA5) && only(after, 0xA5),
+                "{kind:?} {from} {length}"
+            );
+        }
+        assert!(memory.clear(at + 1, bytes).is_err());
+        assert!(memory.clear(at, u64::MAX).is_err());
+    }
+}
