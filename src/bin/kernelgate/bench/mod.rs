@@ -165,6 +165,7 @@ fn run_cases(arguments: &Arguments) -> Result<Exit> {
     for file in [&arguments.json, &arguments.html].into_iter().flatten() {
         given::writable(file)?;
     }
+    check_writable(arguments)?;
     let device = session::open()?;
     if device.info().driver == Driver::Cpu {
         return cpu_driver::run(arguments, &device);
@@ -227,6 +228,25 @@ fn measure_all(session: &Session<'_>, cases: &[Case]) -> Result<(Vec<Record>, Ve
     }
     bar.finish_and_clear();
     Ok((records, skipped))
+}
+
+/// Files that cannot be written are an error before minutes are spent, too.
+fn check_writable(arguments: &Arguments) -> Result<()> {
+    for path in [&arguments.json, &arguments.html].into_iter().flatten() {
+        // Append: what is there stays until it is replaced.
+        std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let baselines = arguments.save.as_ref().map(|_| &arguments.baselines);
+    for folder in arguments.plots.iter().chain(baselines) {
+        std::fs::create_dir_all(folder)
+            .and_then(|()| tempfile::tempfile_in(folder))
+            .with_context(|| format!("cannot write into {}", folder.display()))?;
+    }
+    Ok(())
 }
 
 fn write_files(arguments: &Arguments, records: &[Record]) -> Result<()> {
