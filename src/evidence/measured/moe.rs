@@ -33,6 +33,28 @@ macro_rules! bench {
     };
 }
 
+macro_rules! most_tokens {
+    ($shape:literal) => {
+        &[
+            "moe",
+            "check",
+            "--ranks",
+            "2",
+            "--shape",
+            $shape,
+            "--tokens",
+            "8192",
+            "--case",
+            "odd-counts",
+            "--layout",
+            "contiguous",
+            "--iterations",
+            "1",
+            "--no-single-rank",
+        ]
+    };
+}
+
 macro_rules! started {
     ($rank:literal, $ranks:literal, $local:literal) => {
         &[
@@ -144,30 +166,19 @@ pub const MOE: &[Step] = &[
         ],
         CASES,
     )),
-    longer(on_gpu(
-        "8192-tokens",
-        &[
-            "moe",
-            "check",
-            "--ranks",
-            "2",
-            "--shape",
-            "mixtral",
-            "--tokens",
-            "8192",
-            "--case",
-            "odd-counts",
-            "--layout",
-            "contiguous",
-            "--iterations",
-            "1",
-            "--no-single-rank",
-        ],
-        CASES,
-    )),
     on_gpu("bench-1-token", bench!("2", "1"), TIMED),
     on_gpu("bench-128-tokens", bench!("2", "128"), TIMED),
     on_gpu("bench-1024-tokens", bench!("2", "1024"), TIMED),
     longer(on_gpu("bench-8192-tokens", bench!("2", "8192"), TIMED)),
     on_gpu("bench-one-gpu", bench!("1", "1024"), TIMED),
+    longer(on_gpu(
+        "deepseek-8192-tokens",
+        most_tokens!("deepseek"),
+        CASES,
+    )),
+    longer(on_gpu(
+        "mixtral-8192-tokens",
+        most_tokens!("mixtral"),
+        CASES,
+    )),
 ];
