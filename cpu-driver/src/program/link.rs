@@ -20,7 +20,8 @@ pub type FunctionId = u32;
 pub enum Definition {
     /// A `.global` or `.const` variable, by its unique name.
     Global(String),
-    Shared,
+    /// A `.shared` variable, by its place among the module's variables.
+    Shared(usize),
     Function(FunctionId),
 }
 
@@ -31,6 +32,8 @@ pub struct Symbols {
     pub globals: Vec<GlobalDef>,
     /// Module and index of every function with a body.
     pub functions: Vec<(usize, usize)>,
+    /// Where each global stands in `globals`.
+    places: HashMap<String, usize>,
     local: Vec<HashMap<String, Definition>>,
     exported: HashMap<String, Definition>,
     /// Functions whose address is taken somewhere.
@@ -61,6 +64,7 @@ impl Symbols {
             modules: modules.to_vec(),
             globals: Vec::new(),
             functions: Vec::new(),
+            places: HashMap::new(),
             local: vec![HashMap::new(); modules.len()],
             exported: HashMap::new(),
             address_taken: Vec::new(),
@@ -102,7 +106,7 @@ impl Symbols {
             let variable = self.modules[at].variables[index].clone();
             match variable.space {
                 StateSpace::Shared => {
-                    self.local[at].insert(variable.name.clone(), Definition::Shared);
+                    self.local[at].insert(variable.name.clone(), Definition::Shared(index));
                 }
                 StateSpace::Global | StateSpace::Const if variable.linkage != Linkage::Extern => {
                     self.global(at, &variable)?;
@@ -126,7 +130,7 @@ impl Symbols {
         if merges && self.exported.contains_key(&variable.name) {
             return Ok(());
         }
-        let taken = self.globals.iter().any(|g| g.name == variable.name);
+        let taken = self.places.contains_key(&variable.name);
         let name = if taken && !exported(variable.linkage) {
             format!("{}$module{at}", variable.name)
         } else {
@@ -145,6 +149,7 @@ impl Symbols {
         } else {
             variable_bytes(variable)
         };
+        self.places.insert(name.clone(), self.globals.len());
         self.globals.push(GlobalDef {
             name,
             bytes,
@@ -237,7 +242,8 @@ impl Symbols {
             }
         }
         for (name, image, relocations) in built {
-            if let Some(global) = self.globals.iter_mut().find(|g| g.name == name) {
+            if let Some(&at) = self.places.get(&name) {
+                let global = &mut self.globals[at];
                 global.image = image;
                 global.relocations = relocations;
             }
@@ -332,7 +338,7 @@ impl Linked {
     pub fn place(&self, module: usize, name: &str, layout: &Layout) -> Option<Place> {
         match self.symbols.find(module, name)? {
             Definition::Global(unique) => self.addresses.get(unique).copied().map(Place::Address),
-            Definition::Shared => layout.shared_offset(module, name).map(Place::Shared),
+            Definition::Shared(_) => layout.shared_offset(module, name).map(Place::Shared),
             Definition::Function(id) => Some(Place::Address(Symbols::function_address(*id))),
         }
     }

@@ -41,12 +41,10 @@ impl Symbols {
                 for name in names(instruction) {
                     match self.find(at, name) {
                         Some(Definition::Function(callee)) => queue.push(*callee),
-                        Some(Definition::Shared) => {
-                            let found = self.modules[at]
-                                .variables
-                                .iter()
-                                .find(|v| v.name == name && v.space == StateSpace::Shared);
-                            if let Some(variable) = found {
+                        Some(Definition::Shared(index)) => {
+                            // An alias may lead here from another module.
+                            let variable = self.modules[at].variables.get(*index);
+                            if let Some(variable) = variable.filter(|v| v.name == name) {
                                 layout.place_shared(at, variable, &mut dynamic);
                             }
                         }
