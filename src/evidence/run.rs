@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::plan::Step;
+use crate::children::die_with_parent;
 
 /// What a command did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +120,8 @@ fn together(commands: Vec<Command>, limit_s: u64) -> anyhow::Result<Ran> {
     let mut running = Running(Vec::new());
     for mut command in commands {
         command.stdout(file.try_clone()?).stderr(file.try_clone()?);
+        // A recorder that is killed leaves nothing that goes on using the device.
+        die_with_parent(&mut command);
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {}", command.get_program().display()))?;

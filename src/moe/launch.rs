@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use super::hub::RankLost;
 use super::hub::server::Server;
 use super::world::World;
+use crate::children::die_with_parent;
 use crate::errln;
 use crate::exit::Exit;
 
@@ -95,24 +96,6 @@ fn token() -> Result<String> {
         .and_then(|mut file| file.read_exact(&mut bytes))
         .context("no random bytes for the job's token")?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
-}
-
-fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
-    // SAFETY: between fork and exec only async-signal-safe calls are made: prctl,
-    // getppid and _exit.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // The parent may have died before the line above.
-            if libc::getppid().cast_unsigned() != parent {
-                libc::_exit(i32::from(Exit::CouldNotRun.code()));
-            }
-            Ok(())
-        });
-    }
 }
 
 #[derive(Default)]

@@ -1,0 +1,57 @@
+//! Processes that this one starts and that must not outlive it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::exit::Exit;
+
+/// Has the kernel kill the command's process when the thread that started it ends,
+/// however it ends: whatever kills this process leaves no orphan.
+pub(crate) fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec only async-signal-safe calls are made: prctl,
+    // getppid and _exit.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // The parent may have died before the line above.
+            if libc::getppid().cast_unsigned() != parent {
+                libc::_exit(i32::from(Exit::CouldNotRun.code()));
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    fn is_running(process: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z"))
+    }
+
+    #[test]
+    fn a_child_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut command = Command::new("/bin/sleep");
+            command.arg("60").stdout(Stdio::null());
+            die_with_parent(&mut command);
+            command.spawn().unwrap()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap();
+        let started = Instant::now();
+        while is_running(child.id()) && started.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let gone = !is_running(child.id());
+        let _ = child.kill();
+        let _ = child.wait();
+        assert!(gone, "it outlived its parent");
+    }
+}
