@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01";
 const INFO: &str = ".nv.info.";
+/// Bytes of a section header.
+const HEADER: usize = 64;
 /// Attribute format "a 16-bit length and as many bytes"; others are four bytes in all.
 const SIZED: u8 = 4;
 const PARAMETER: u8 = 0x17;
@@ -35,6 +37,12 @@ pub(super) fn parameters(image: &[u8]) -> Result<BTreeMap<String, Vec<usize>>, S
         let at = index
             .checked_mul(entry)
             .and_then(|offset| table.checked_add(offset))
+            .filter(|&at| {
+                image
+                    .len()
+                    .checked_sub(at)
+                    .is_some_and(|left| left >= HEADER)
+            })
             .ok_or_else(cut)?;
         Ok::<_, String>((word(at, 4)?, word(at + 0x18, 8)?, word(at + 0x20, 8)?))
     };

@@ -197,6 +197,15 @@ impl Arithmetic {
         }
     }
 
+    /// The same where every sum is exact.
+    pub fn explain_exact(&self) -> String {
+        format!(
+            "integers: every sum is exact; {} to {}: no other tolerance",
+            self.output_roundings(),
+            self.output.name()
+        )
+    }
+
     /// Nearest value of the output type; the interval's ends only.
     fn rounded(&self, x: f64) -> f64 {
         match self.output {

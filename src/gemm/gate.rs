@@ -29,6 +29,7 @@ use super::case::Case;
 use super::operands::Operands;
 use super::reference::SegmentReference;
 use memory::{coverage, rerun, untouched};
+pub(super) use values::global;
 use values::{compare, diagnosis, sample};
 
 /// What a kernel left behind, as bytes.

@@ -182,7 +182,7 @@ pub fn value(input: Input, seed: u64, stream: Stream, row: usize, col: usize, co
 }
 
 /// Never zero: every dropped product is seen.
-const INTEGERS: [f32; 4] = [-2.0, -1.0, 1.0, 2.0];
+pub(super) const INTEGERS: [f32; 4] = [-2.0, -1.0, 1.0, 2.0];
 
 /// One of −2, −1, 1, 2.
 pub fn integer(bits: u64) -> f32 {

@@ -110,7 +110,7 @@ fn generate_segment(case: &Case, index: usize, segment: Segment) -> Result<Segme
 }
 
 /// Small integers, exact in every output type.
-fn initial_c(input: Input, seed: u64, index: u64) -> f32 {
+pub(super) fn initial_c(input: Input, seed: u64, index: u64) -> f32 {
     let bits = inputs::mix(seed, Stream::C, index);
     inputs::integer(bits) * c_unit(input)
 }

@@ -49,6 +49,19 @@ pub(super) fn dot_place(
     }
 }
 
+/// What is wrong about the window that begins at column `col` of n.
+pub(super) fn window_message(col: usize, n: usize, difference: f64, gate: f64) -> String {
+    format!(
+        "the signed sum of columns {col}..{} is off by {difference:.4e}, gate {gate:.4e}",
+        (col + WINDOW).min(n)
+    )
+}
+
+/// What is wrong about an element that an exact dot was made for.
+pub(super) fn dot_message(got: f64, want: f64) -> String {
+    format!("got {got:.9e}, want {want:.9e} (exact dot)")
+}
+
 /// Standard deviations of the signed sum that the gate allows.
 pub const LAMBDA: f64 = 6.5;
 

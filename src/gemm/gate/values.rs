@@ -56,10 +56,7 @@ pub(super) fn sample(
         if let Some((row, col, difference, gate)) = found.window {
             findings.push(Finding {
                 place: Some(Place { group, row, col }),
-                ..sentence(check, 1, format!(
-                    "the signed sum of columns {col}..{} is off by {difference:.4e}, gate {gate:.4e}",
-                    (col + sampled::WINDOW).min(n)
-                ))
+                ..sentence(check, 1, sampled::window_message(col, n, difference, gate))
             });
         }
         if let Some((row, col, got, want)) = found.dot {
@@ -67,11 +64,7 @@ pub(super) fn sample(
                 place: Some(Place { group, row, col }),
                 got: Some(got),
                 want: Some(want),
-                ..sentence(
-                    check,
-                    1,
-                    format!("got {got:.9e}, want {want:.9e} (exact dot)"),
-                )
+                ..sentence(check, 1, sampled::dot_message(got, want))
             });
         }
     }
@@ -87,8 +80,16 @@ pub(super) fn sample(
     })
 }
 
+/// The finding where calc_diff is above its limit; NaN is.
+pub(in crate::gemm) fn global(calc: f64, limit: f64) -> Option<Finding> {
+    let inside = calc <= limit;
+    (!inside).then(|| {
+        let message = format!("calc_diff is {calc:.3e}; the intervals allow {limit:.3e}");
+        sentence(Check::Global, 1, message)
+    })
+}
+
 pub(super) fn compare(case: &Case, reference: &[SegmentReference], got: &[Vec<f64>]) -> Values {
-    let output = case.problem.output;
     let n = case.problem.n;
     let (mut finding, mut bad, mut compared) = (None, 0, 0);
     let mut worst: Option<(f64, Place, f64, f64)> = None;
@@ -151,11 +152,7 @@ pub(super) fn compare(case: &Case, reference: &[SegmentReference], got: &[Vec<f6
         let (magnitude, weighted) = (reference.magnitude[i], reference.weighted_at(i));
         let bound = reference.bound(i, reference.accumulation(i));
         let arithmetic = if case.input.is_exact() && reference.arithmetic.is_exact_on_integers() {
-            format!(
-                "integers: every sum is exact; {} to {}: no other tolerance",
-                reference.arithmetic.output_roundings(),
-                output.name()
-            )
+            reference.arithmetic.explain_exact()
         } else {
             reference
                 .arithmetic
@@ -175,14 +172,7 @@ pub(super) fn compare(case: &Case, reference: &[SegmentReference], got: &[Vec<f6
     let mine = flat(got.iter().map(Vec::as_slice).collect());
     let calc = calc_diff(&mine, &shared);
     let limit = if size > 0.0 { allowed / size } else { 0.0 };
-    let inside = calc <= limit;
-    if !inside {
-        findings.push(sentence(
-            Check::Global,
-            1,
-            format!("calc_diff is {calc:.3e}; the intervals allow {limit:.3e}"),
-        ));
-    }
+    findings.extend(global(calc, limit));
     Values {
         findings,
         strength: "full: every element in f64".to_owned(),

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::workshop::{Workshop, linear, spread};
 use crate::device::{Argument, Device, Launch};
-use crate::gemm::inputs::{Input, Stream, mixed_seed};
+use crate::gemm::inputs::{INTEGERS, Input, Stream, mixed_seed};
 use crate::gemm::operands::DENORMAL_DOWN;
 use crate::gemm::simt::shifts;
 use crate::lowp::{E2M1, Recipe, ScaleFormat, Ties};
@@ -144,7 +144,7 @@ impl<'a> Maker<'a> {
             let code = recipe.format.encode(value, Ties::Even);
             u32::from(code.expect("small integers have codes in every format"))
         };
-        let four = [-2.0, -1.0, 1.0, 2.0]
+        let four = INTEGERS
             .iter()
             .enumerate()
             .fold(0, |word, (i, &value)| word | code(value) << (8 * i));

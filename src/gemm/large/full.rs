@@ -13,7 +13,7 @@ use super::operands::Large;
 use super::sampled::{Checked, norms};
 use super::workshop::{Workshop, panel_cols, panel_rows};
 use crate::device::{Argument, Device, Fp64Gemm, Launch};
-use crate::gemm::gate::{self, Check, Finding, Worst};
+use crate::gemm::gate::{self, Finding, Worst};
 use crate::gemm::scratch::words;
 
 /// Blocks of `judgeElements`, each with a record of its own.
@@ -181,14 +181,9 @@ pub fn collect(shop: &Workshop, groups: &[Place<'_>], checked: &mut Checked) -> 
         }
     }
     let global = (size > 0.0).then(|| (squares / size, allowed / size));
-    // NaN is outside.
-    let inside = |&(calc, limit): &(f64, f64)| calc <= limit;
-    if let Some((calc, limit)) = global.filter(|global| !inside(global)) {
-        let message = format!("calc_diff is {calc:.3e}; the intervals allow {limit:.3e}");
-        checked
-            .findings
-            .push(Finding::sentence(Check::Global, message));
-    }
+    checked
+        .findings
+        .extend(global.and_then(|(calc, limit)| gate::global(calc, limit)));
     Ok(Compared { worst, global })
 }
 
@@ -222,11 +217,7 @@ fn describe(place: &Place<'_>, seen: &Seen) -> Worst {
     let arithmetic = &place.arithmetic;
     let element = at(place, seen.at);
     let text = if place.is_exact() {
-        format!(
-            "integers: every sum is exact; {} to {}: no other tolerance",
-            arithmetic.output_roundings(),
-            arithmetic.output.name()
-        )
+        arithmetic.explain_exact()
     } else {
         let held = place.held(element.row, element.col);
         let bound = arithmetic.bound_over(seen.want, held, place.error(seen.magnitude));

@@ -4,9 +4,9 @@ use crate::device::Argument;
 use crate::gemm::bound::{Accumulator, Arithmetic};
 use crate::gemm::case::Case;
 use crate::gemm::gate::Check;
-use crate::gemm::inputs::{Stream, integer, mix, mixed_seed};
+use crate::gemm::inputs::{Stream, mixed_seed};
 use crate::gemm::large::operands::{Large, output_word};
-use crate::gemm::operands::{c_unit, group_seed};
+use crate::gemm::operands::{c_unit, group_seed, initial_c};
 use crate::gemm::sampled::LAMBDA;
 
 /// `struct Model` of `gemm_judge.cu`.
@@ -130,7 +130,7 @@ impl<'a> Place<'a> {
             return 0.0;
         }
         let seed = group_seed(self.case.seed, self.group);
-        let bits = mix(seed, Stream::C, (row * self.case.problem.n + col) as u64);
-        f64::from(integer(bits) * c_unit(self.case.input))
+        let index = (row * self.case.problem.n + col) as u64;
+        f64::from(initial_c(self.case.input, seed, index))
     }
 }

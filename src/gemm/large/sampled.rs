@@ -12,7 +12,7 @@ use crate::device::{Argument, Device, Fp64Gemm};
 use crate::gemm::case::Case;
 use crate::gemm::gate::{self, Finding};
 use crate::gemm::inputs::{Stream, mixed_seed};
-use crate::gemm::sampled::{WINDOW, dot_place};
+use crate::gemm::sampled::{WINDOW, dot_message, dot_place, window_message};
 use crate::gemm::scratch::{bytes, doubles};
 
 /// Gates whose median stands for all of a group's.
@@ -138,10 +138,7 @@ impl Dots {
                     place: Some(gate::Place { group, row, col }),
                     got: Some(got[i]),
                     want: Some(want),
-                    ..Finding::sentence(
-                        place.check(),
-                        format!("got {:.9e}, want {want:.9e} (exact dot)", got[i]),
-                    )
+                    ..Finding::sentence(place.check(), dot_message(got[i], want))
                 });
             }
         }
@@ -235,21 +232,15 @@ impl Windows {
                     |name| anyhow::Ok(doubles(&shop.scratch.download(name, range(first, 1))?)[0]);
                 let (row, window) = (first / self.per_row, first % self.per_row);
                 let col = window as usize * WINDOW;
+                let (difference, gate) = (one("differences")?, one("gates")?);
+                let message = window_message(col, place.case.problem.n, difference, gate);
                 checked.findings.push(Finding {
                     place: Some(gate::Place {
                         group: place.group,
                         row: row as usize,
                         col,
                     }),
-                    ..Finding::sentence(
-                        place.check(),
-                        format!(
-                            "the signed sum of columns {col}..{} is off by {:.4e}, gate {:.4e}",
-                            (col + WINDOW).min(place.case.problem.n),
-                            one("differences")?,
-                            one("gates")?
-                        ),
-                    )
+                    ..Finding::sentence(place.check(), message)
                 });
             }
             let count = total.min(SAMPLE);
