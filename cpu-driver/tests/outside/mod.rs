@@ -109,6 +109,10 @@ impl Cuda {
         set_current = b"cuCtxSetCurrent"(context: Handle);
         synchronize = b"cuCtxSynchronize"();
         module_load_data = b"cuModuleLoadData"(module: *mut Handle, image: *const c_void);
+        module_unload = b"cuModuleUnload"(module: Handle);
+        function_count = b"cuModuleGetFunctionCount"(count: *mut c_uint, module: Handle);
+        functions = b"cuModuleEnumerateFunctions"(f: *mut Handle, most: c_uint, module: Handle);
+        primary_reset = b"cuDevicePrimaryCtxReset_v2"(device: c_int);
         module_get_function = b"cuModuleGetFunction"(f: *mut Handle, m: Handle, n: *const c_char);
         module_get_global = b"cuModuleGetGlobal_v2"(p: *mut u64, b: *mut usize, m: Handle, n: *const c_char);
         mem_alloc = b"cuMemAlloc_v2"(address: *mut u64, bytes: usize);

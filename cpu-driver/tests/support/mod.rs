@@ -2,6 +2,8 @@
 //! launches with parameters given as words.
 #![allow(dead_code)]
 
+pub mod damage;
+
 use cuda::machine::launch::{Fault, LaunchConfig, Stats, run};
 use cuda::machine::memory::{AllocationKind, Memory, MemoryOptions, Request};
 use cuda::machine::observe::{Observer, Reaction, Unchecked, Violation};
