@@ -10,6 +10,7 @@
 //! | [`normalise`] | which differences between two runs mean nothing? |
 //! | [`kept`] | which lines of a command that prints times must stay? |
 //! | [`run`] | one command, with its output and exit code |
+//! | [`machine`] | whose device and driver is it? |
 //! | [`session`] | record all, verify all |
 //! | [`diff`] | do the shipped and the clean build differ in the planted findings alone? |
 
@@ -17,6 +18,7 @@ pub mod assess;
 pub mod diff;
 pub mod kept;
 pub mod lessons;
+pub mod machine;
 pub mod measured;
 pub mod normalise;
 pub mod plan;

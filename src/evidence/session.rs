@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use serde::Deserialize;
 
 use super::assess::problems;
 use super::kept::Kept;
+use super::machine::Machine;
 use super::normalise::Normal;
 use super::plan::{Compare, Needs, Plan, Step};
 use super::run::{self, Place, Ran};
@@ -43,80 +43,6 @@ pub enum Outcome {
     Bad(Vec<String>),
     /// Not run, for this reason. Not a pass: the report counts it apart.
     Skipped(String),
-}
-
-/// The device that the binaries see, from `ci_gate --fixed --json`.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Machine {
-    name: String,
-    compute_capability: (i32, i32),
-    driver: String,
-    driver_cuda: (i32, i32),
-}
-
-#[derive(Deserialize)]
-struct Probe {
-    device: Machine,
-}
-
-impl Machine {
-    /// Asks one of the binaries, so that this process holds no context.
-    pub fn of(bin_dir: &Path) -> anyhow::Result<Machine> {
-        let program = run::binary(bin_dir, "ci_gate")?;
-        let ran = run::command(&[program, "--fixed".into(), "--json".into()])?;
-        ensure!(
-            ran.exit == 0,
-            "ci_gate --fixed ended with {}: {}",
-            ran.exit,
-            ran.output.trim()
-        );
-        // stderr is in the output too.
-        let document = ran
-            .output
-            .lines()
-            .find(|line| line.starts_with('{'))
-            .context("ci_gate --json printed no document")?;
-        let probe: Probe = serde_json::from_str(document).context("ci_gate --json")?;
-        Ok(probe.device)
-    }
-
-    /// The folder below `evidence`: `cpu-driver`, or the device's name.
-    pub fn folder(&self) -> String {
-        if self.driver == "cpu" {
-            return "cpu-driver".into();
-        }
-        let words: Vec<String> = self
-            .name
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .filter(|word| !word.is_empty())
-            .map(str::to_lowercase)
-            .collect();
-        words.join("-")
-    }
-
-    fn device(&self) -> String {
-        let (major, minor) = self.compute_capability;
-        format!("{} (sm_{major}{minor})", self.name)
-    }
-
-    fn driver(&self) -> String {
-        let (major, minor) = self.driver_cuda;
-        let whose = match self.driver.as_str() {
-            "cpu" => format!("kernelgate's CPU driver {}", env!("CARGO_PKG_VERSION")),
-            "nvidia" => format!("NVIDIA {}", nvidia_version()),
-            other => other.to_string(),
-        };
-        format!("{whose}, CUDA {major}.{minor}")
-    }
-}
-
-/// From `/proc/driver/nvidia/version`: `NVRM version: … Kernel Module  580.159 …`.
-fn nvidia_version() -> String {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    text.split_whitespace()
-        .find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'))
-        .unwrap_or("of unknown version")
-        .to_string()
 }
 
 impl Session<'_> {
@@ -278,7 +204,7 @@ impl Session<'_> {
 
     /// Why this machine cannot run the step.
     fn cannot_run(&self, step: &Step, machine: &Machine) -> Option<String> {
-        let cpu = machine.driver == "cpu";
+        let cpu = machine.is_cpu_driver();
         match step.needs {
             Needs::Gpu if cpu => return Some("it needs a GPU".into()),
             Needs::CpuDriver if !cpu => return Some("it is the CPU driver's".into()),
@@ -348,23 +274,7 @@ fn against_record(step: &Step, recorded: &Transcript, ran: &Ran) -> anyhow::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine(name: &str, driver: &str) -> Machine {
-        Machine {
-            name: name.into(),
-            compute_capability: (9, 0),
-            driver: driver.into(),
-            driver_cuda: (13, 0),
-        }
-    }
-
-    #[test]
-    fn the_folder_is_named_after_the_device_or_the_cpu_driver() {
-        assert_eq!(machine("NVIDIA H200", "nvidia").folder(), "nvidia-h200");
-        assert_eq!(machine("Tesla T4", "nvidia").folder(), "tesla-t4");
-        // A profile of the CPU driver may carry a device's name: never its folder.
-        assert_eq!(machine("NVIDIA H200", "cpu").folder(), "cpu-driver");
-    }
+    use crate::evidence::machine::tests::machine;
 
     /// A folder of shell scripts in place of the binaries.
     struct Stage {

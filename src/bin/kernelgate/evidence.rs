@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use kernelgate::evidence::diff;
+use kernelgate::evidence::machine::Machine;
 use kernelgate::evidence::plan::{Plan, Step};
-use kernelgate::evidence::session::{Machine, Outcome, Session};
+use kernelgate::evidence::session::{Outcome, Session};
 use kernelgate::exit::Exit;
 use kernelgate::outln;
 
