@@ -181,6 +181,13 @@ fn registers_that_an_instruction_cannot_take_are_refused() {
         "atom.global.add.f32 %f1, [%rd1], %r1;",
         "cvt.u64.u32 %rd1, %tid.x;",
         "cvt.pack.sat.s16.s32 %r1, %r2, %r3;",
+        "ld.global.L2::cache_hint.u32 %r1, [%rd1], %rd2;",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];",
+        "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.inc.u32 [%r1], \
+         %r2, [%r3];",
+        "red.global.add.v2.f32 [%rd1], {%f1, %f2};",
+        "lop3.or.b32 %r1|%p1, %r2, %r3, %r1, 0x3f, %p2;",
+        "set.gt.u32.f32 %r1, %f1, %f2;",
     ] {
         assert_eq!(body(text), Ok(()), "{text}");
     }

@@ -26,8 +26,8 @@ enum Slot {
 fn pattern(opcode: &str, modifiers: &[String]) -> Option<&'static str> {
     let has = |word: &str| modifiers.iter().any(|modifier| modifier == word);
     Some(match opcode {
-        // A cache policy may follow the operands.
-        _ if has("L2::cache_hint") => return None,
+        // A cache policy or a barrier follows the operands.
+        _ if has("L2::cache_hint") || has("async") => return None,
         "mul" if has("wide") => "wtt",
         "mad" if has("wide") => "wttw",
         "add" | "sub" | "addc" | "subc" | "mul" | "mul24" | "div" | "rem" | "and" | "or"
