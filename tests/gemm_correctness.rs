@@ -71,6 +71,11 @@ fn main() -> ExitCode {
             printed_commands_replay,
         ),
         case(
+            "a_fault_that_the_device_cannot_run_is_skipped_with_its_reason_and_not_caught",
+            &[&device],
+            specimens_are_skipped_or_caught,
+        ),
+        case(
             "a_cubin_that_the_device_cannot_run_is_refused_with_the_reason",
             &[&device],
             foreign_cubin_is_refused,
@@ -314,6 +319,35 @@ fn printed_commands_replay() -> Result<()> {
                     command != replay || said.contains(&failed),
                     "{command}: {said}"
                 );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Specimens of Hopper and of the library: caught where they run; where they do not,
+/// the reason is printed, nothing counts, and the exit code says that nothing ran.
+fn specimens_are_skipped_or_caught() -> Result<()> {
+    let device = Device::open()?;
+    let plant = Plant::load(&device)?;
+    for name in ["wgmma-unpromoted", "cublaslt-fast"] {
+        let output = tool(&format!(
+            "kernelgate gemm faults --fault {name} --no-alarms"
+        ))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match plant.unavailable(&device, fault(name)?)? {
+            None => ensure!(output.status.code() == Some(0), "{text}"),
+            Some(reason) => {
+                ensure!(
+                    output.status.code() == Some(3),
+                    "{name}: {:?}",
+                    output.status
+                );
+                ensure!(
+                    text.contains(&format!("skipped {name}: {reason}")),
+                    "{text}"
+                );
+                ensure!(printed(&text, &format!("{name} (")).is_none(), "{text}");
             }
         }
     }

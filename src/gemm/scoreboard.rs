@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::reference::{self, SegmentReference};
 use super::rivals::{Rival, View};
 use super::runner::Stage;
-use super::subject::Subject;
+use super::subject::{Subject, Unsupported};
 use crate::device::Device;
 use crate::lowp::E2M1;
 
@@ -213,6 +213,15 @@ fn shared(problem: &Problem, groups: &[SegmentReference]) -> Vec<f64> {
         .collect()
 }
 
+/// `None` where a library has nothing for the problem, which only its launch can tell:
+/// no case of the subject's then.
+fn able<T>(asked: Result<T>) -> Result<Option<T>> {
+    match asked {
+        Err(error) if error.downcast_ref::<Unsupported>().is_some() => Ok(None),
+        asked => asked.map(Some),
+    }
+}
+
 /// Runs `faults` over `cases`; `step` is told after each pair.
 pub fn trials(
     device: &Device,
@@ -246,13 +255,17 @@ pub fn trials(
         for fault in applicable {
             step(&format!("{} on {}", fault.name, named.case.origin));
             if !twins.contains_key(fault.twin()) {
-                let (accepted, _, c) = bench.ask(&plant.twin(fault), None)?;
+                let Some((accepted, _, c)) = able(bench.ask(&plant.twin(fault), None))? else {
+                    continue;
+                };
                 twins.insert(fault.twin(), (accepted, c));
             }
             let (twin, twin_c) = &twins[fault.twin()];
             let planted: Planted<'_> = plant.fault(fault);
             let stale = planted.is_forgotten().then_some(twin_c.as_slice());
-            let (faulty, judgement, _) = bench.ask(&planted, stale)?;
+            let Some((faulty, judgement, _)) = able(bench.ask(&planted, stale))? else {
+                continue;
+            };
             trials.push(Trial {
                 fault: fault.name,
                 case: named.case.origin.clone(),
@@ -303,7 +316,9 @@ pub fn false_alarms(
                 Some(bench) => bench,
                 none => none.insert(Bench::new(device, &named)?),
             };
-            let (accepted, judgement, _) = bench.ask(*subject, None)?;
+            let Some((accepted, judgement, _)) = able(bench.ask(*subject, None))? else {
+                continue;
+            };
             alarms.cases += 1;
             for (count, accepted) in alarms.rejected.iter_mut().zip(&accepted.0) {
                 *count += usize::from(!accepted);

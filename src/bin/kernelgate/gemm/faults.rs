@@ -26,7 +26,8 @@ use super::subjects::{Found, find};
 
 /// Plant wrong kernels and print which gate rejects which
 ///
-/// Exit 0 only if our gate catches every fault and accepts every correct kernel.
+/// Exit 0 only if our gate catches every fault that this device can run and accepts
+/// every correct kernel; 3 if it can run none.
 #[derive(Args)]
 pub struct Arguments {
     /// Only this fault (repeat for more)
@@ -157,6 +158,9 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
         Some(path) => std::fs::write(path, text)
             .with_context(|| format!("cannot write {}", path.display()))?,
         None => out!("{text}")?,
+    }
+    if board.trials.is_empty() && !board.skipped.is_empty() {
+        return Ok(Exit::CouldNotRun);
     }
     let held = if arguments.no_alarms {
         !board.trials.is_empty() && board.missed().is_empty()
