@@ -61,10 +61,80 @@ fn words_damaged(text: &str, random: &mut Random) -> String {
     format!("{}{}", &text[..start], words.concat())
 }
 
-/// Flipped bits, a cut end, or damaged words.
+/// Statements dropped, doubled or exchanged, registers and labels exchanged with
+/// others of their prefix, numbers made extreme: mostly still PTX.
+fn statements_damaged(text: &str, random: &mut Random) -> String {
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    let statements: Vec<usize> = (0..lines.len())
+        .filter(|&at| {
+            let line = lines[at].trim_start();
+            line.contains(';') && !line.starts_with('.') && !line.starts_with("//")
+        })
+        .collect();
+    if statements.is_empty() {
+        return text.to_owned();
+    }
+    for _ in 0..=random.below(3) {
+        let at = statements[random.below(statements.len())];
+        let other = statements[random.below(statements.len())];
+        match random.below(6) {
+            0 => lines[at] = "\n".to_owned(),
+            1 => lines.swap(at, other),
+            2 => {
+                let copy = lines[other].clone();
+                lines[at].push_str(&copy);
+            }
+            _ => lines[at] = operand_damaged(&lines[at], &lines[other], random),
+        }
+    }
+    lines.concat()
+}
+
+/// One word of a line exchanged with one of the same sort from another line.
+fn operand_damaged(line: &str, other: &str, random: &mut Random) -> String {
+    const EXTREMES: [&str; 8] = [
+        "0",
+        "1",
+        "-1",
+        "31",
+        "32",
+        "2147483647",
+        "4294967295",
+        "9223372036854775807",
+    ];
+    let sort = |word: &str| match word.as_bytes() {
+        [b'0'..=b'9', ..] => 1,
+        [b'%', ..] => 2,
+        [b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'$', ..] => 3,
+        _ => 0,
+    };
+    let mut words = words(line);
+    let candidates: Vec<usize> = (0..words.len())
+        .filter(|&at| sort(&words[at]) != 0)
+        .collect();
+    if candidates.is_empty() {
+        return line.to_owned();
+    }
+    let at = candidates[random.below(candidates.len())];
+    if sort(&words[at]) == 1 && random.below(2) == 0 {
+        words[at] = EXTREMES[random.below(EXTREMES.len())].to_owned();
+        return words.concat();
+    }
+    let wanted = sort(&words[at]);
+    let others: Vec<String> = self::words(other)
+        .into_iter()
+        .filter(|word| sort(word) == wanted)
+        .collect();
+    if !others.is_empty() {
+        words[at] = others[random.below(others.len())].clone();
+    }
+    words.concat()
+}
+
+/// Flipped bits, a cut end, damaged words or statements.
 pub fn damaged(text: &str, random: &mut Random) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    match random.below(8) {
+    match random.below(12) {
         0 => {
             for _ in 0..=random.below(4) {
                 let at = random.below(bytes.len());
@@ -72,7 +142,8 @@ pub fn damaged(text: &str, random: &mut Random) -> String {
             }
         }
         1 => bytes.truncate(random.below(bytes.len())),
-        _ => return words_damaged(text, random),
+        2..=5 => return words_damaged(text, random),
+        _ => return statements_damaged(text, random),
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
