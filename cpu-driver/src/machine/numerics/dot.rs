@@ -281,7 +281,11 @@ fn fused_step(
     if largest == i32::MIN {
         return 0;
     }
-    let mut sum = aligned(c.mantissa, from.mantissa_bits as i32, largest - c.exponent);
+    // A zero has an exponent of its own, which the products may lie far below.
+    let mut sum = match c.mantissa {
+        0 => 0,
+        mantissa => aligned(mantissa, from.mantissa_bits as i32, largest - c.exponent),
+    };
     for (x, y) in row.iter().zip(column) {
         let product = x.mantissa * y.mantissa;
         if product != 0 {
@@ -311,7 +315,8 @@ fn overflows(sum: i64, largest: i32, to: Format) -> bool {
     highest > (1 << (to.exponent_bits - 1)) - 1
 }
 
-/// `value` with `fraction` fraction bits, moved `down` places and cut.
+/// `value`, not 0, with `fraction` fraction bits, moved `down` places, at least
+/// 0, and cut.
 #[inline(always)]
 pub fn aligned(value: i64, fraction: i32, down: i32) -> i64 {
     let magnitude = value.unsigned_abs();
@@ -391,6 +396,30 @@ mod tests {
                 return bits;
             }
         }
+    }
+
+    /// Found by damaged kernels: the shift of the zero overflowed.
+    #[test]
+    fn products_far_below_a_zero_sum_are_kept() {
+        let plan = Plan {
+            k: 8,
+            step: 8,
+            fraction: 14,
+            late: false,
+            from: formats::F32,
+            to: formats::F32,
+        };
+        // 2^-133 · 2^-8 in the first product, zero in the others.
+        let mut a = vec![factor(formats::BF16, 0); 16 * 8];
+        let mut b = vec![factor(formats::BF16, 0); 8 * 8];
+        a[0] = factor(formats::BF16, 1);
+        b[0] = factor(formats::BF16, 0x3b80);
+        let found = one_by_one(&plan, &a, &b, &[0; 128]);
+        let slowly = 2f64.powi(-133) * 2f64.powi(-8);
+        assert_eq!(f32::from_bits(found[0] as u32), slowly as f32);
+        // Far below what `f32` holds: zero, and no overflow.
+        b[0] = factor(formats::BF16, 1);
+        assert_eq!(one_by_one(&plan, &a, &b, &[0; 128])[0], 0);
     }
 
     #[test]
