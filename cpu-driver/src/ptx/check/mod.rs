@@ -7,7 +7,7 @@
 //! operands of any instruction, and module-level names may be used before they
 //! are declared.
 //!
-//! [`names`] holds the scopes, [`types`] the rules for operands.
+//! `names.rs` holds the scopes, `types.rs` the rules for operands.
 
 mod names;
 mod special;
