@@ -111,16 +111,18 @@ impl Wgmma {
         let blocks_n = problem.n.div_ceil(TILE.1);
         let groups = &operands.groups;
         let rows: u64 = groups.iter().map(|g| g.allocated.max(g.rows)).sum();
+        // The maps begin where the first group does: it need not be the operands' first.
+        let first = *groups.first().context("a problem has at least one group")?;
         for (index, group) in groups.iter().enumerate() {
             ensure!(
-                group.b == (index * problem.n * depth) as u64,
-                "the groups of B must lie one after the other"
+                group.a >= first.a && group.b == first.b + (index * problem.n * depth) as u64,
+                "the groups of B must lie one after the other, those of A in order"
             );
         }
         let mut words = Vec::with_capacity(groups.len() * 6);
         let mut scale_row = 0u64;
         for group in groups {
-            let numbers = [group.rows, group.a / depth as u64, scale_row];
+            let numbers = [group.rows, (group.a - first.a) / depth as u64, scale_row];
             for number in numbers {
                 words.push(u32::try_from(number).context("more rows than 32 bits count")?);
             }
@@ -129,13 +131,13 @@ impl Wgmma {
             scale_row += group.rows.next_multiple_of(4);
         }
         let stride = usize::try_from(scale_row)?.max(4);
-        let dense = self.promoted && groups.len() == 1 && groups[0].a == 0;
+        let dense = self.promoted && groups.len() == 1;
         let size = problem.output.size() as u64;
         let prepared = Prepared {
             maps: (
-                device.tensor_map(operands.a, rows, depth as u64, BOX_ROWS)?,
+                device.tensor_map(operands.a + first.a, rows, depth as u64, BOX_ROWS)?,
                 device.tensor_map(
-                    operands.b,
+                    operands.b + first.b,
                     (groups.len() * problem.n) as u64,
                     depth as u64,
                     BOX_ROWS,
@@ -147,10 +149,10 @@ impl Wgmma {
             ),
             tiles: device.upload(&words)?,
             // The dense kernels start at the first element, the others read where.
-            c: operands.c + if dense { groups[0].c * size } else { 0 },
+            c: operands.c + if dense { first.c * size } else { 0 },
             kernel: self.kernel_name(problem.output, dense),
             numbers: [
-                i32::try_from(if dense { groups[0].rows } else { 0 })?,
+                i32::try_from(if dense { first.rows } else { 0 })?,
                 i32::try_from(groups.len())?,
                 i32::try_from(problem.n)?,
                 i32::try_from(problem.ldc())?,

@@ -116,6 +116,8 @@ pub const GEMM: &[Step] = &[
             "bf16",
             "--input",
             "normal",
+            "--repeat",
+            "3",
             "--strength",
             "device",
         ],
