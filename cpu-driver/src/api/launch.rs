@@ -44,8 +44,9 @@ pub struct Shape {
 }
 
 /// # Errors
-/// `INVALID_VALUE` for a shape beyond the device, `LAUNCH_OUT_OF_RESOURCES` for
-/// one beyond the kernel's bounds, `COOPERATIVE_LAUNCH_TOO_LARGE`.
+/// `INVALID_VALUE` for a shape beyond the device or the kernel's launch bounds
+/// (numba-cuda's tests expect it of NVIDIA's driver), `LAUNCH_OUT_OF_RESOURCES`
+/// for more local memory than there is, `COOPERATIVE_LAUNCH_TOO_LARGE`.
 fn check_shape(function: &Function, shape: &Shape) -> Outcome {
     let limit = |number| function.profile.attribute(number).unwrap_or(1) as u64;
     let refused = |what: &str, code| {
@@ -74,7 +75,7 @@ fn check_shape(function: &Function, shape: &Shape) -> Outcome {
     if threads > u64::from(function.kernel.max_threads) {
         return refused(
             "more threads a block than the kernel's launch bounds",
-            Code::LAUNCH_OUT_OF_RESOURCES,
+            Code::INVALID_VALUE,
         );
     }
     if i64::from(shape.shared) > i64::from(function.most_dynamic_shared()) {

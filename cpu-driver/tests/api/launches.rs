@@ -123,7 +123,7 @@ fn absurd_shapes_and_missing_arguments_are_refused() {
         );
     }
     ok(shape([1, 1, 1], [1024, 1, 1], 49_152));
-    assert_eq!(launch(bounded, 1, 65, &[]), LAUNCH_OUT_OF_RESOURCES);
+    assert_eq!(launch(bounded, 1, 65, &[]), INVALID_VALUE);
     ok(launch(bounded, 1, 64, &[]));
     let wild = 16 as *const c_void;
     assert_eq!(launch(function, 1, 1, &[wild, wild]), INVALID_VALUE);
