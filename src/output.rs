@@ -85,7 +85,8 @@ pub fn write(text: fmt::Arguments<'_>) -> Result<(), OutputError> {
 
 /// Prints to standard error; the macro calls it.
 pub fn write_error(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    // In one write: the lines of several processes on one terminal stay whole.
+    let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
 /// Writes out what is still in the buffer: the end of the process would drop an error.

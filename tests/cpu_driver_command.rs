@@ -155,27 +155,6 @@ fn evidence_verifies_as_recorded_and_not_after_an_edit() {
     assert_eq!(missing.status.code(), Some(1));
 }
 
-/// Captured before there was a recorder for them; to be replaced by a recording.
-const CAPTURED_BY_HAND: [&str; 17] = [
-    "nvidia-h200/README.md",
-    "nvidia-h200/bench/aa.txt",
-    "nvidia-h200/bench/against-ncu.txt",
-    "nvidia-h200/bench/bench.txt",
-    "nvidia-h200/bench/inject.txt",
-    "nvidia-h200/gemm/huge.txt",
-    "nvidia-h200/gemm/ladder.txt",
-    "nvidia-h200/gemm/promotion-cublaslt-fast.txt",
-    "nvidia-h200/gemm/promotion-cublaslt.txt",
-    "nvidia-h200/gemm/promotion-wgmma-unpromoted.txt",
-    "nvidia-h200/gemm/promotion-wgmma.txt",
-    "nvidia-h200/gemm/scoreboard.md",
-    "nvidia-h200/gemm/sweep.txt",
-    "nvidia-h200/moe/bench.txt",
-    "nvidia-h200/moe/check.txt",
-    "nvidia-h200/moe/faults.txt",
-    "nvidia-h200/moe/loss.txt",
-];
-
 /// Every file in `evidence/` is a transcript of a plan, with commit, device and date,
 /// or a file that a step of the plan writes.
 #[test]
@@ -191,9 +170,7 @@ fn every_checked_in_transcript_is_whole_and_of_the_plan() {
                 let path = folder.join(&file);
                 let short = path.strip_prefix(&root).unwrap().display().to_string();
                 let mut steps = plan.steps().iter();
-                if CAPTURED_BY_HAND.contains(&short.as_str())
-                    || steps.any(|step| step.files.contains(&file.as_str()))
-                {
+                if steps.any(|step| step.files.contains(&file.as_str())) {
                     continue;
                 }
                 let name = file.strip_suffix(".txt").unwrap_or(&file);
@@ -209,11 +186,6 @@ fn every_checked_in_transcript_is_whole_and_of_the_plan() {
         }
     }
     assert!(transcripts >= 20, "{transcripts} transcripts");
-    for file in CAPTURED_BY_HAND {
-        let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
-        let recorded = text.is_empty() || text.starts_with("# Recorded by `kernelgate evidence");
-        assert!(!recorded, "{file} was replaced: take it off the list");
-    }
 }
 
 /// Paths of the files below a folder, relative to it.
