@@ -44,9 +44,9 @@ pub struct Shape {
 }
 
 /// # Errors
-/// `INVALID_VALUE` for a shape beyond the device or the kernel's launch bounds
-/// (numba-cuda's tests expect it of NVIDIA's driver), `LAUNCH_OUT_OF_RESOURCES`
-/// for more local memory than there is, `COOPERATIVE_LAUNCH_TOO_LARGE`.
+/// `INVALID_VALUE` for a shape beyond the device or the kernel's launch bounds, or for
+/// more local memory than there is (so an H200's driver 580.159 answered each of these);
+/// `COOPERATIVE_LAUNCH_TOO_LARGE`.
 fn check_shape(function: &Function, shape: &Shape) -> Outcome {
     let limit = |number| function.profile.attribute(number).unwrap_or(1) as u64;
     let refused = |what: &str, code| {
@@ -78,6 +78,16 @@ fn check_shape(function: &Function, shape: &Shape) -> Outcome {
             Code::INVALID_VALUE,
         );
     }
+    if function
+        .kernel
+        .required_block
+        .is_some_and(|block| block != shape.block)
+    {
+        return refused(
+            "a block of another shape than the kernel's .reqntid",
+            Code::INVALID_VALUE,
+        );
+    }
     if i64::from(shape.shared) > i64::from(function.most_dynamic_shared()) {
         return refused(
             "more dynamic shared memory than the function may use",
@@ -87,7 +97,7 @@ fn check_shape(function: &Function, shape: &Shape) -> Outcome {
     if function.kernel.code().local_bytes > LOCAL_LIMIT {
         return refused(
             "more local memory a thread than there is",
-            Code::LAUNCH_OUT_OF_RESOURCES,
+            Code::INVALID_VALUE,
         );
     }
     let blocks: u64 = shape.grid.iter().map(|&n| u64::from(n)).product();

@@ -84,7 +84,13 @@ pub fn check_text(
 pub fn prepare(texts: &[String], profile: &Profile, log: &mut Options) -> Result<Prepared, Code> {
     let parts = texts.iter().flat_map(|text| text.split(SEPARATOR));
     let modules = parts
-        .map(|text| check_text(text, profile, log))
+        .map(|text| {
+            check_text(text, profile, log).map_err(|code| match code {
+                // Text in which no module can start is no image at all.
+                Code::INVALID_PTX if !text.contains(".version") => Code::INVALID_IMAGE,
+                code => code,
+            })
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let program = Program::link(&modules).map_err(|error| link_failed(&error, log))?;
     let functions = modules.iter().flat_map(|module| &module.functions);

@@ -5,7 +5,7 @@
 //! | `.shared`, static, a kernel | 48 KiB | uses too much shared data |
 //! | `.const`, a module | 64 KiB | uses too much global constant data |
 //! | `.param`, a kernel | 4,352 bytes; from ISA 8.1 and sm_70 on 32,764 | uses too much parameter space |
-//! | `.local`, a thread | 512 KiB | (nothing: the hardware's limit, met at the launch) |
+//! | `.local`, a thread | what 31 bits count | (nothing: the hardware's 512 KiB are met at the launch) |
 //!
 //! Dynamic shared memory is the launch's, `.global` the device memory's business.
 
@@ -19,7 +19,7 @@ pub const STATIC_SHARED: u64 = 48 << 10;
 pub const CONSTANTS: u64 = 64 << 10;
 pub const PARAMETERS: u64 = 4_352;
 pub const LARGE_PARAMETERS: u64 = 32_764;
-pub const LOCAL: u64 = 512 << 10;
+pub const LOCAL: u64 = i32::MAX as u64;
 
 /// Checks linked modules.
 ///

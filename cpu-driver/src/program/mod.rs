@@ -42,6 +42,8 @@ pub struct Kernel {
     pub local_bytes: u32,
     /// `.maxntid` product, or the device's limit.
     pub max_threads: u32,
+    /// `.reqntid`: the only shape of a block that may be launched.
+    pub required_block: Option<[u32; 3]>,
     /// Rough register count a thread, for occupancy queries.
     pub registers: u32,
     linked: Arc<Linked>,
@@ -142,6 +144,10 @@ impl Kernel {
             .iter()
             .find(|d| d.name == "maxntid" || d.name == "reqntid")
             .map_or(1024, |d| d.values.iter().product::<i64>().clamp(1, 1024));
+        let required = function.directives.iter().find(|d| d.name == "reqntid");
+        let axis = |d: &ast::Directive, axis: usize| {
+            d.values.get(axis).map_or(1, |&n: &i64| n.clamp(1, 1024))
+        };
         let declared = function.body.as_deref().map_or(0, declared_words);
         Self {
             name: function.name.clone(),
@@ -150,6 +156,7 @@ impl Kernel {
             static_shared: layout.static_shared,
             local_bytes: function.body.as_deref().map_or(0, depot_bytes),
             max_threads: max_threads as u32,
+            required_block: required.map(|d| [0, 1, 2].map(|at| axis(d, at) as u32)),
             registers: declared.clamp(16, 255),
             linked,
             id,

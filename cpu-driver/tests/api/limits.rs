@@ -106,6 +106,7 @@ fn more_than_a_space_can_hold_is_refused_at_the_load() {
     for fits in [
         entry("", ".shared .b8 a[49152];"),
         entry("", ".local .b8 a[524288];"),
+        entry("", ".local .b8 a[600000];"),
         entry(".param .b8 p[4352]", ""),
         entry(".param .b8 p[32764]", "").replace(".version 8.0", ".version 8.1"),
         format!("{HEAD}.const .b8 a[65536];\n.entry k() {{ ret; }}"),
@@ -203,8 +204,18 @@ fn recursion_beyond_the_stack_is_a_fault_and_a_higher_limit_lets_it_go_on() {
          .visible .entry k() {{ .local .b8 a[500000]; call f; ret; }}"
     );
     let function = kernel(load(&ptx).expect("each fits"), "k");
-    assert_eq!(launch(function, 1, 0), LAUNCH_OUT_OF_RESOURCES);
+    assert_eq!(launch(function, 1, 0), INVALID_VALUE);
     ok(cuCtxSynchronize());
+}
+
+#[test]
+fn a_block_of_another_shape_than_required_is_refused() {
+    let _context = Context::new();
+    let ptx = format!("{HEAD}.visible .entry k() .reqntid 64 {{ ret; }}");
+    let function = kernel(load(&ptx).expect("loads"), "k");
+    for (threads, code) in [(64, 0), (32, INVALID_VALUE), (128, INVALID_VALUE)] {
+        assert_eq!(launch(function, threads, 0), code, "{threads} threads");
+    }
 }
 
 #[test]

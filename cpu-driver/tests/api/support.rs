@@ -142,12 +142,12 @@ pub const INVALID_VALUE: i32 = 1;
 pub const OUT_OF_MEMORY: i32 = 2;
 pub const INVALID_CONTEXT: i32 = 201;
 pub const NO_BINARY_FOR_GPU: i32 = 209;
+pub const INVALID_IMAGE: i32 = 200;
 pub const INVALID_PTX: i32 = 218;
 pub const INVALID_HANDLE: i32 = 400;
 pub const NOT_FOUND: i32 = 500;
 pub const NOT_READY: i32 = 600;
 pub const ILLEGAL_ADDRESS: i32 = 700;
-pub const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
 pub const NOT_SUPPORTED: i32 = 801;
 
 #[track_caller]
