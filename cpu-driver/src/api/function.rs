@@ -30,7 +30,7 @@ mod attribute {
 }
 
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`
-const SHARED_OPTIN: i32 = 97;
+pub const SHARED_OPTIN: i32 = 97;
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK`
 const SHARED_DEFAULT: i32 = 8;
 
@@ -78,7 +78,16 @@ impl Function {
     /// Dynamic shared bytes that a launch may ask for.
     pub fn most_dynamic_shared(&self) -> i32 {
         match self.dynamic_shared.load(Ordering::Relaxed) {
-            -1 => (self.limit(SHARED_DEFAULT) - self.kernel.static_shared as i32).max(0),
+            -1 => {
+                // A kernel beyond the default has opted in by its declaration.
+                let fixed = self.kernel.static_shared as i32;
+                let default = self.limit(SHARED_DEFAULT);
+                let most = match fixed > default {
+                    true => self.limit(SHARED_OPTIN),
+                    false => default,
+                };
+                (most - fixed).max(0)
+            }
             set => set,
         }
     }

@@ -283,13 +283,6 @@ fn place(site: &Site) -> String {
 fn fault_code(violation: &Violation) -> Code {
     match violation.kind {
         ViolationKind::Misaligned => Code::MISALIGNED_ADDRESS,
-        ViolationKind::OutOfBounds
-            if violation.address < 4096
-                && violation.space == crate::ptx::ast::StateSpace::Global
-                && violation.access == AccessKind::Write =>
-        {
-            Code::LAUNCH_FAILED
-        }
         _ => Code::ILLEGAL_ADDRESS,
     }
 }

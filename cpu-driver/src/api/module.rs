@@ -8,6 +8,7 @@ use super::context::{Context, ContextState, current};
 use super::driver::{Driver, driver};
 use super::ffi::{In, Out, Outcome, Text};
 use super::function::Function;
+use super::function::SHARED_OPTIN;
 use super::guard::entries;
 use super::handles::{Handle, Registry, fresh};
 use super::jit::Options;
@@ -92,7 +93,14 @@ pub fn prepare(texts: &[String], profile: &Profile, log: &mut Options) -> Result
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let program = Program::link(&modules).map_err(|error| link_failed(&error, log))?;
+    let most = profile.attribute(SHARED_OPTIN).unwrap_or(48 << 10);
+    let program = Program::link(&modules)
+        .and_then(|program| {
+            program
+                .check_shared(most.unsigned_abs().into())
+                .map(|()| program)
+        })
+        .map_err(|error| link_failed(&error, log))?;
     let functions = modules.iter().flat_map(|module| &module.functions);
     let kernels = functions.filter(|f| f.kind == FunctionKind::Entry && f.body.is_some());
     Ok(Prepared {

@@ -98,8 +98,9 @@ impl Program {
     /// Links one or more modules (extern symbols resolve across them).
     ///
     /// # Errors
-    /// Duplicate or undefined symbols, more than a space can hold ([`limits`]), and whatever makes the module unusable as
-    /// a whole. Unknown instructions are no error here.
+    /// Duplicate or undefined symbols, more than a space can hold ([`limits`]), and
+    /// whatever makes the module unusable as a whole. Unknown instructions are no error
+    /// here.
     pub fn link(modules: &[ast::Module]) -> Result<Program, LoadError> {
         let symbols = Symbols::link(modules)?;
         limits::check(&symbols)?;
@@ -107,6 +108,14 @@ impl Program {
             globals: symbols.globals.clone(),
             symbols: Arc::new(symbols),
         })
+    }
+
+    /// Refuses kernels with more static shared memory than `most` bytes.
+    ///
+    /// # Errors
+    /// The first such kernel.
+    pub fn check_shared(&self, most: u64) -> Result<(), LoadError> {
+        limits::check_shared(&self.symbols, most)
     }
 
     /// The address that stands for a function, for relocations that name one.

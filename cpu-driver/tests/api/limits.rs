@@ -69,7 +69,7 @@ fn kernel(module: Handle, name: &str) -> Handle {
 fn more_than_a_space_can_hold_is_refused_at_the_load() {
     let _context = Context::new();
     let entry = |params: &str, body: &str| format!("{HEAD}.entry k({params}) {{ {body} ret; }}");
-    for bytes in ["300000", "49153", "99999999999"] {
+    for bytes in ["300000", "232449", "99999999999"] {
         let ptx = entry("", &format!(".shared .b8 a[{bytes}];"));
         refused(
             &ptx,
@@ -105,6 +105,7 @@ fn more_than_a_space_can_hold_is_refused_at_the_load() {
     refused(&newer, INVALID_PTX, &["32764"]);
     for fits in [
         entry("", ".shared .b8 a[49152];"),
+        entry("", ".shared .b8 a[232448];"),
         entry("", ".local .b8 a[524288];"),
         entry("", ".local .b8 a[600000];"),
         entry(".param .b8 p[4352]", ""),
