@@ -1,5 +1,6 @@
 //! The driver's one global state, made by `cuInit`.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use super::code::Code;
@@ -30,6 +31,16 @@ pub struct Driver {
 
 static DRIVER: OnceLock<Result<Driver, Code>> = OnceLock::new();
 
+/// The process that called `cuInit` first; 0 before.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Has another process called `cuInit`, of which this one is a fork? The threads
+/// of the driver stayed there, and any of its locks may be held for ever.
+pub fn is_forked() -> bool {
+    let started = PROCESS.load(Ordering::Relaxed);
+    started != 0 && started != std::process::id()
+}
+
 /// # Errors
 /// `NOT_INITIALIZED` before `cuInit`.
 pub fn driver() -> Result<&'static Driver, Code> {
@@ -54,6 +65,9 @@ pub fn start(flags: u32) -> Outcome {
     if flags != 0 {
         return Err(Code::INVALID_VALUE);
     }
+    // Before anything is made: a fork in the middle of this finds a lock held.
+    let own = std::process::id();
+    let _ = PROCESS.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
     let driver = DRIVER.get_or_init(make).as_ref().map_err(|code| *code)?;
     if let Some(session) = Session::global() {
         session.attach(&driver.memory);

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::code::{Code, SUCCESS, describe};
+use super::driver::is_forked;
 use super::ffi::Outcome;
 use crate::check::session::Session;
 use crate::machine::memory::MemoryError;
@@ -22,8 +23,34 @@ macro_rules! entries {
 }
 pub(super) use entries;
 
+/// Calls that need no driver and take no lock: a forked child may ask what the
+/// error it got is called.
+const NEED_NO_DRIVER: &[&str] = &[
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+];
+
+/// The answer to a call in a process forked after `cuInit`. As with NVIDIA's
+/// driver nothing works there; neither the sanitizer nor the log is told, whose
+/// locks the fork may have left held.
+fn run_forked(name: &str, body: impl FnOnce() -> Outcome) -> i32 {
+    if !NEED_NO_DRIVER.contains(&name) {
+        return Code::NOT_INITIALIZED.0;
+    }
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(outcome) => outcome.map_or_else(|code| code.0, |()| SUCCESS),
+        Err(_) => Code::UNKNOWN.0,
+    }
+}
+
 /// Runs the body of an entry point.
 pub fn run(name: &'static str, body: impl FnOnce() -> Outcome) -> i32 {
+    if is_forked() {
+        return run_forked(name, body);
+    }
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(code)) => {

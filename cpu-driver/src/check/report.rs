@@ -143,6 +143,7 @@ impl Report {
     pub fn reached_cuda(&mut self) {
         if !self.status.reached_cuda {
             self.status.reached_cuda = true;
+            self.status.process = std::process::id();
             self.print("KERNELGATE SANITIZER");
             // A process that is killed later leaves this line: it reached the
             // driver, and its report was never finished.

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ const PATIENCE_AT_EXIT: Duration = Duration::from_secs(60);
 pub struct Session {
     config: Config,
     filter: Filter,
-    process: u32,
+    /// Whose run this is: the process that used the driver.
+    process: AtomicU32,
     memory: OnceLock<&'static Memory>,
     state: Mutex<State>,
 }
@@ -86,7 +88,7 @@ impl Session {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         Ok(Self {
             filter: config.filter()?,
-            process: std::process::id(),
+            process: AtomicU32::new(std::process::id()),
             memory: OnceLock::new(),
             state: Mutex::new(State {
                 report: Report::new(&config)?,
@@ -113,7 +115,11 @@ impl Session {
     }
 
     /// Call at every `cuInit`: prints the head of the report once.
+    ///
+    /// A call that failed before made this session, and the process may have
+    /// forked since; a child that uses the driver first reports for itself.
     pub fn reached_cuda(&self) {
+        self.process.store(std::process::id(), Ordering::Relaxed);
         self.lock().report.reached_cuda();
     }
 
@@ -269,7 +275,7 @@ impl Session {
     /// Leaks of everything still live, then the summary. Does nothing the
     /// second time, nor in a forked child.
     pub fn finish(&self) {
-        if std::process::id() != self.process {
+        if !self.is_own_process() {
             return;
         }
         let reached = match self.lock_before_exit() {
@@ -290,6 +296,10 @@ impl Session {
     #[must_use]
     pub fn status(&self) -> Status {
         self.lock().report.status().clone()
+    }
+
+    fn is_own_process(&self) -> bool {
+        std::process::id() == self.process.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -351,7 +361,7 @@ fn bad_free(error: &MemoryError) -> Option<BadFree> {
 
 extern "C" fn at_exit() {
     if let Some(Some(session)) = GLOBAL.get() {
-        if std::process::id() == session.process {
+        if session.is_own_process() {
             crate::api::drain(PATIENCE_AT_EXIT);
         }
         session.finish();

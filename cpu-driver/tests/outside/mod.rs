@@ -48,14 +48,24 @@ macro_rules! calls {
 impl Cuda {
     /// Opens the driver and makes the primary context of device 0 current.
     pub fn start() -> Self {
+        let cuda = Self::open();
+        cuda.begin();
+        cuda
+    }
+
+    /// Opens the driver and calls nothing.
+    pub fn open() -> Self {
         // SAFETY: the library's initialisers only register an exit function.
         let library = unsafe { Library::new(library_path()) }.expect("libcuda.so");
-        let cuda = Self { library };
-        assert_eq!(cuda.init(0), 0, "cuInit");
+        Self { library }
+    }
+
+    /// Initialises and makes the primary context of device 0 current.
+    pub fn begin(&self) {
+        assert_eq!(self.init(0), 0, "cuInit");
         let mut context = ptr::null_mut();
-        assert_eq!(cuda.primary_retain(&raw mut context, 0), 0);
-        assert_eq!(cuda.set_current(context), 0);
-        cuda
+        assert_eq!(self.primary_retain(&raw mut context, 0), 0);
+        assert_eq!(self.set_current(context), 0);
     }
 
     pub fn load(&self, ptx: &str) -> Handle {
@@ -120,6 +130,8 @@ impl Cuda {
         mem_host_alloc = b"cuMemHostAlloc"(address: *mut *mut c_void, bytes: usize, flags: c_uint);
         mem_host_register = b"cuMemHostRegister_v2"(address: *mut c_void, bytes: usize, flags: c_uint);
         mem_free = b"cuMemFree_v2"(address: u64);
+        mem_free_async = b"cuMemFreeAsync"(address: u64, stream: Handle);
+        error_name = b"cuGetErrorName"(code: Code, name: *mut *const c_char);
         memcpy_to_device = b"cuMemcpyHtoD_v2"(to: u64, from: *const c_void, bytes: usize);
         memcpy_to_host = b"cuMemcpyDtoH_v2"(to: *mut c_void, from: u64, bytes: usize);
         memset = b"cuMemsetD8_v2"(address: u64, value: u8, bytes: usize);
