@@ -125,6 +125,19 @@ fn child() {
             println!("CODE {}", cuda.mem_free(second));
             std::process::exit(0);
         }
+        "double free in order" => {
+            let null = std::ptr::null_mut();
+            println!("CODE {}", cuda.mem_free_async(first, null));
+            println!("CODE {}", cuda.mem_free_async(first, null));
+            println!("CODE {}", cuda.mem_free(first));
+            println!("CODE {}", cuda.synchronize());
+            println!("CODE {}", cuda.mem_free_async(first, null));
+            let module = cuda.load(PTX);
+            let function = cuda.function(module, "good");
+            println!("CODE {}", cuda.launch(function, ONE, &[second]));
+            println!("CODE {}", cuda.synchronize());
+            std::process::exit(0);
+        }
         "invalid free" => {
             println!("CODE {}", cuda.mem_free(first + 4));
             println!("CODE {}", cuda.mem_free(0x1234));
@@ -332,6 +345,23 @@ fn bad_frees_are_refused_and_told_apart() {
     );
     run.says(1, "and is inside the nearest allocation at 0x");
     run.ends_with("========= ERROR SUMMARY: 2 errors\n");
+}
+
+/// The second free is refused at the call, whether or not the first has had its
+/// turn on the stream; the context lives on.
+#[test]
+fn a_second_stream_ordered_free_is_refused_at_the_call() {
+    let run = Run::of("double free in order", Config::default());
+    assert_eq!(run.codes, [0, 1, 1, 0, 1, 0, 0]);
+    run.says(
+        2,
+        "on CUDA API call to cuMemFreeAsync.\n=========     Double free : 0x",
+    );
+    run.says(
+        1,
+        "on CUDA API call to cuMemFree_v2.\n=========     Double free : 0x",
+    );
+    run.ends_with("========= ERROR SUMMARY: 3 errors\n");
 }
 
 #[test]

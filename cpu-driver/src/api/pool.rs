@@ -3,7 +3,7 @@
 //! An address is handed out at the call, since it has to be; the free is
 //! ordered on its stream. A pool here owns no reserve: freed memory is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ use super::handles::{Handle, Registry, fresh};
 use super::stream::{per_thread, resolve};
 use super::work::Work;
 use crate::check::session::Session;
-use crate::machine::memory::{AllocationKind, Memory, Request};
+use crate::machine::memory::{AllocationKind, Memory, MemoryError, Request};
 
 pub struct Pool {
     pub handle: Handle,
@@ -36,6 +36,13 @@ static OWNERS: Mutex<BTreeMap<u64, (Arc<Pool>, u64)>> = Mutex::new(BTreeMap::new
 
 fn owners() -> MutexGuard<'static, BTreeMap<u64, (Arc<Pool>, u64)>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Addresses whose free has been called and has not had its turn.
+static FREEING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+fn freeing() -> MutexGuard<'static, BTreeSet<u64>> {
+    FREEING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The pool that a device starts with, and the one it uses now.
@@ -134,9 +141,24 @@ fn free(address: u64, stream: Handle) -> Outcome {
     if address == 0 {
         return Ok(());
     }
-    match driver.memory.find(address) {
+    let mut freeing_now = freeing();
+    let found = driver.memory.find(address);
+    match found {
         Some(found) if found.base == address && !found.kind.is_host() => {
-            stream.enqueue(Work::Free(address))?;
+            let is_first = freeing_now.insert(address);
+            drop(freeing_now);
+            if !is_first {
+                return Err(refused_free(MemoryError::DoubleFree {
+                    address,
+                    bytes: found.bytes,
+                }));
+            }
+            let queued = stream.enqueue_after(&[], Work::Free(address));
+            // A captured free has its turn when the graph is launched.
+            if !matches!(queued, Ok(Some(_))) {
+                freeing().remove(&address);
+            }
+            queued?;
             if let Some(session) = Session::global() {
                 session.freed(&found);
             }
@@ -153,11 +175,16 @@ pub fn finish_free(memory: &Memory, address: u64) -> Outcome {
     if let Some((pool, bytes)) = owners().remove(&address) {
         pool.used.fetch_sub(bytes, Ordering::Relaxed);
     }
+    // Under the lock: no other free may find the address live and not marked.
+    let mut freeing = freeing();
+    freeing.remove(&address);
     memory.free(address).map(drop).map_err(Code::from)
 }
 
 /// Forgets the pool of memory that was freed in another way.
 pub fn forget(address: u64) {
+    // A lost context never came to the free.
+    freeing().remove(&address);
     if let Some((pool, bytes)) = owners().remove(&address) {
         pool.used.fetch_sub(bytes, Ordering::Relaxed);
     }
