@@ -130,7 +130,27 @@ pub fn resolve<const STRICT: bool, const EVENTS: bool>(
     {
         return Ok(Host::Linear(host.wrapping_sub(low)));
     }
-    each::<STRICT>(cx, access, addresses)
+    each::<STRICT>(cx, access, addresses, &[bytes; LANES])
+}
+
+/// As [`resolve`], where lane `i` touches only the first `sizes[i]` bytes of
+/// what `access` describes. Alignment is that of the whole access.
+pub fn resolve_parts<const STRICT: bool, const EVENTS: bool>(
+    cx: &mut Context<'_>,
+    access: &Access,
+    addresses: &[u64; LANES],
+    sizes: &[u32; LANES],
+) -> Result<Host, Step> {
+    let bytes = access.bytes();
+    let is_whole = |lane: usize| cx.active >> lane & 1 == 0 || sizes[lane] == bytes;
+    if (0..LANES).all(is_whole) {
+        return resolve::<STRICT, EVENTS>(cx, access, addresses);
+    }
+    if EVENTS {
+        tell(cx, access, addresses);
+    }
+    cx.polled |= access.polls;
+    each::<STRICT>(cx, access, addresses, sizes)
 }
 
 #[inline(always)]
@@ -173,6 +193,7 @@ fn each<const STRICT: bool>(
     cx: &mut Context<'_>,
     access: &Access,
     addresses: &[u64; LANES],
+    sizes: &[u32; LANES],
 ) -> Result<Host, Step> {
     let mut hosts = [0; LANES];
     let mut wrong = Vec::new();
@@ -180,7 +201,7 @@ fn each<const STRICT: bool>(
         if cx.active >> lane & 1 == 0 {
             continue;
         }
-        match lane_at::<STRICT>(cx, access, lane as u32, addresses[lane]) {
+        match lane_at::<STRICT>(cx, access, lane as u32, addresses[lane], sizes[lane]) {
             Ok(host) => hosts[lane] = host,
             Err(found) => wrong.push((lane as u32, found)),
         }
@@ -192,11 +213,12 @@ fn each<const STRICT: bool>(
     }
 }
 
-/// What is wrong with one lane: kind, space and address as reported.
+/// What is wrong with one lane: kind, space, address and size as reported.
 struct Refused {
     kind: ViolationKind,
     space: StateSpace,
     address: u64,
+    bytes: u32,
 }
 
 fn lane_at<const STRICT: bool>(
@@ -204,8 +226,8 @@ fn lane_at<const STRICT: bool>(
     access: &Access,
     lane: u32,
     address: u64,
+    bytes: u32,
 ) -> Result<u64, Refused> {
-    let bytes = access.bytes();
     let (space, offset) = place(cx, access.space, address);
     let end = offset.saturating_add(u64::from(bytes));
     let refuse = |kind| Refused {
@@ -220,8 +242,9 @@ fn lane_at<const STRICT: bool>(
             Space::Global | Space::Generic => StateSpace::Global,
         },
         address: offset,
+        bytes,
     };
-    if !address.is_multiple_of(u64::from(bytes)) {
+    if !address.is_multiple_of(u64::from(access.bytes())) {
         return Err(refuse(ViolationKind::Misaligned));
     }
     let found = match space {
@@ -280,7 +303,7 @@ fn report(cx: &mut Context<'_>, access: &Access, wrong: &[(u32, Refused)]) -> St
             kind: refused.kind,
             space: refused.space,
             access: access.kind,
-            size: access.bytes(),
+            size: refused.bytes,
             address: refused.address,
             thread: cx.thread_coordinates(*lane),
             block: cx.shared.coordinates,

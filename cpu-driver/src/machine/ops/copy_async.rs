@@ -5,7 +5,7 @@
 
 use super::memory::{Place, place};
 use super::{Family, mbarrier, no_lanes};
-use crate::machine::access::{Access, Space, resolve};
+use crate::machine::access::{Access, Space, resolve, resolve_parts};
 use crate::machine::context::Context;
 use crate::machine::observe::AccessKind;
 use crate::program::code::{ABSENT, Class, Op, Step, Variants, variants};
@@ -112,12 +112,12 @@ unsafe fn run_copy<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>,
     let accesses = &cx.grid.code.accesses;
     let (to, from) = (accesses[op.c as usize], accesses[op.c as usize + 1]);
     let list = cx.list(op, 2);
-    let bytes = to.element as usize;
+    let bytes = to.element;
     let mut sizes = [bytes; 32];
     let mut reading = 0u32;
     for lane in 0..32 {
         if list[0] != ABSENT {
-            sizes[lane] = (cx.words(list[0])[lane] as usize).min(bytes);
+            sizes[lane] = cx.words(list[0])[lane].min(bytes);
         }
         if list[1] != ABSENT && cx.predicate(list[1]) >> lane & 1 != 0 {
             sizes[lane] = 0;
@@ -136,7 +136,7 @@ unsafe fn run_copy<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>,
     let source = if cx.active == 0 {
         None
     } else {
-        let found = resolve::<STRICT, EVENTS>(cx, &from, &sources);
+        let found = resolve_parts::<STRICT, EVENTS>(cx, &from, &sources, &sizes);
         match found {
             Ok(host) => Some(host),
             Err(step) => return step,
@@ -148,16 +148,17 @@ unsafe fn run_copy<const STRICT: bool, const EVENTS: bool>(cx: &mut Context<'_>,
             continue;
         }
         let mut data = [0u8; 16];
-        // SAFETY: `resolve` checked `bytes` bytes of every lane on both sides.
+        // SAFETY: of every lane, `bytes` bytes of the target and those that its
+        // size says of the source were checked.
         unsafe {
             if let Some(source) = &source
                 && sizes[lane] != 0
             {
                 let at = source.at(lane, sources[lane]);
-                std::ptr::copy_nonoverlapping(at, data.as_mut_ptr(), sizes[lane]);
+                std::ptr::copy_nonoverlapping(at, data.as_mut_ptr(), sizes[lane] as usize);
             }
             let at = target.at(lane, targets[lane]);
-            std::ptr::copy_nonoverlapping(data.as_ptr(), at, bytes);
+            std::ptr::copy_nonoverlapping(data.as_ptr(), at, bytes as usize);
         }
     }
     Step::Next
