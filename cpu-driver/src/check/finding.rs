@@ -289,10 +289,27 @@ pub fn can_leak(kind: AllocationKind) -> bool {
     )
 }
 
-/// `_Z3addPfi` as `add(float*, int)`; other names stay.
+/// `_Z3addPfi` as `add(float*, int)`; other names stay: `f` is a name, though
+/// the demangler would read it as the type `float`.
 fn demangled(name: &str) -> String {
+    if !name.starts_with("_Z") {
+        return name.to_owned();
+    }
     cpp_demangle::Symbol::new(name)
         .ok()
         .and_then(|symbol| symbol.demangle().ok())
         .unwrap_or_else(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mangled_names_are_demangled() {
+        assert_eq!(demangled("_Z3addPfi"), "add(float*, int)");
+        for plain in ["f", "Pi", "v", "rd", "_Z", "_Zz", "Z3addPfi", ""] {
+            assert_eq!(demangled(plain), plain);
+        }
+    }
 }
