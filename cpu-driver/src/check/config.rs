@@ -8,6 +8,10 @@ use super::filter::{Filter, FilterError};
 /// Name of the environment variable.
 pub const VARIABLE: &str = "KERNELGATE_SANITIZE";
 
+/// Largest `--padding`, in bytes: far beyond any use, and the addresses of a
+/// device hold a few thousand allocations with it.
+pub const MOST_PADDING: u64 = 1 << 30;
+
 /// A checker. Names are compute-sanitizer's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -116,6 +120,14 @@ impl Config {
         if self.xml && self.save.is_none() {
             return Err(ConfigError {
                 message: "`--xml` needs `--save FILE` to say where the XML goes".into(),
+            });
+        }
+        if self.padding > MOST_PADDING {
+            return Err(ConfigError {
+                message: format!(
+                    "expected at most {MOST_PADDING} bytes of padding, found {}",
+                    self.padding
+                ),
             });
         }
         let paths = [&self.log_file, &self.save, &self.status_file];
@@ -232,6 +244,11 @@ mod tests {
             (r#"{"kernel_name":["regex=["]}"#, "regex=["),
             (r#"{"xml":true}"#, "--save"),
             (r#"{"log_file":"a%z"}"#, "a%z"),
+            (r#"{"padding":1073741825}"#, "at most 1073741824 bytes"),
+            (
+                r#"{"padding":18446744073709551615}"#,
+                "18446744073709551615",
+            ),
             (
                 r#"{"save":"%q{NO_SUCH_VARIABLE_HERE}"}"#,
                 "NO_SUCH_VARIABLE_HERE",

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::ValueEnum;
-use cuda::check::config::{Config, DestroyOnDeviceError, Tool};
+use cuda::check::config::{Config, DestroyOnDeviceError, MOST_PADDING, Tool};
 
 use super::outcome::Rules;
 use super::usage;
@@ -64,7 +64,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["log_file", "xml"])]
     pub json: bool,
     /// Bytes without access after each allocation.
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    #[arg(long, default_value_t = 0, value_name = "BYTES",
+          value_parser = clap::value_parser!(u64).range(..=MOST_PADDING))]
     padding: u64,
     /// Whether a PROGRAM that never reaches CUDA is an error of its own.
     #[arg(long, value_enum, default_value_t = YesNo::Yes)]
@@ -376,6 +377,8 @@ mod tests {
             "--destroy-on-device-error grid prog",
             "--print-limit x prog",
             "--no-such-flag prog",
+            "--padding 1073741825 prog",
+            "--padding 18446744073709551615 prog",
         ] {
             assert!(parse(line).is_err(), "{line:?}");
         }
