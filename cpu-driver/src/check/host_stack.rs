@@ -4,16 +4,23 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
 /// Frames beyond these are of no use to anybody.
 const DEEPEST: usize = 64;
 
-/// Return addresses of a call into the driver.
+/// Return addresses of a call into the driver. Clones share the names, which are
+/// looked up once: that takes milliseconds where a large program has line tables.
 #[derive(Debug, Clone, Default)]
-pub struct Captured(Arc<[usize]>);
+pub struct Captured(Arc<Stack>);
+
+#[derive(Debug, Default)]
+struct Stack {
+    addresses: Vec<usize>,
+    named: OnceLock<HostStack>,
+}
 
 /// A call stack with names, innermost first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -42,20 +49,31 @@ impl Captured {
             addresses.push(frame.ip().addr());
             addresses.len() < DEEPEST
         });
-        Self(addresses.into())
+        Self(Arc::new(Stack {
+            addresses,
+            named: OnceLock::new(),
+        }))
     }
 
     /// Looks up names; leaves out the driver's own frames and those below
     /// `main` or a thread's body, as compute-sanitizer does.
     #[must_use]
     pub fn resolve(&self) -> HostStack {
+        let stack = &self.0;
+        let named = stack.named.get_or_init(|| HostStack::of(&stack.addresses));
+        named.clone()
+    }
+}
+
+impl HostStack {
+    fn of(addresses: &[usize]) -> Self {
         let own = Module::of(own_address()).map(|module| module.base);
         let executable = Module::of(main_address()).map(|module| module.base);
         // Linked into the program, the driver has no file of its own, and its
         // frames are told by their names.
         let own_file = own.filter(|own| Some(*own) != executable);
         let mut frames = Vec::new();
-        for &address in self.0.iter() {
+        for &address in addresses {
             // A return address points behind the call.
             let call = address.saturating_sub(1);
             // The end of the stack is an address outside every file.
@@ -193,5 +211,14 @@ mod tests {
         let driver = |frame: &HostFrame| is_driver(&(frame.function.clone(), None));
         assert!(!frames.iter().any(driver), "{frames:?}");
         assert_eq!(Captured::default().resolve(), HostStack::default());
+    }
+
+    #[test]
+    fn clones_share_names_that_are_looked_up_once() {
+        let stack = outer();
+        let clone = stack.clone();
+        assert_eq!(clone.0.named.get(), None);
+        let names = stack.resolve();
+        assert_eq!(clone.0.named.get(), Some(&names));
     }
 }
