@@ -7,7 +7,7 @@ use crate::exit::Exit;
 
 /// Has the kernel kill the command's process when the thread that started it ends,
 /// however it ends: whatever kills this process leaves no orphan.
-pub(crate) fn die_with_parent(command: &mut Command) {
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
     // SAFETY: between fork and exec only async-signal-safe calls are made: prctl,
     // getppid and _exit.
@@ -21,7 +21,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
                 libc::_exit(i32::from(Exit::CouldNotRun.code()));
             }
             Ok(())
-        });
+        })
     }
 }
 

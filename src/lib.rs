@@ -1,5 +1,5 @@
 //! Tests for GPU kernels that are able to fail.
-mod children;
+pub mod children;
 pub mod device;
 pub mod evidence;
 pub mod exit;

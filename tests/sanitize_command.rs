@@ -43,6 +43,52 @@ fn driver_file() -> String {
     format!("{}/libcuda.so", text(&output.stdout).trim())
 }
 
+/// What ends the tool ends the program under it: nothing goes on without its checks.
+#[test]
+fn a_signal_to_the_tool_alone_leaves_no_orphan() {
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGKILL] {
+        for words in [
+            &["sanitize", "--"][..],
+            &["grade", "testing", "--stand-in", "--bin"],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let program = folder.path().join("waits");
+            let id = folder.path().join("id");
+            let script = format!(
+                "#!/bin/sh\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n",
+                id.display()
+            );
+            std::fs::write(&program, script).unwrap();
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let mut tool = Command::new(KERNELGATE)
+                .args(words)
+                .arg(&program)
+                .env("KERNELGATE_DRIVER", "cpu")
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            within_20_seconds(|| id.exists());
+            let child = std::fs::read_to_string(&id).unwrap();
+            let stat = format!("/proc/{}/stat", child.trim());
+            let runs = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z"));
+            assert!(runs(), "{words:?}: the program did not start");
+            // SAFETY: a signal to a child that has not been waited for.
+            unsafe { libc::kill(tool.id().cast_signed(), signal) };
+            tool.wait().unwrap();
+            within_20_seconds(|| !runs());
+        }
+    }
+}
+
+fn within_20_seconds(condition: impl Fn() -> bool) {
+    let started = std::time::Instant::now();
+    while !condition() {
+        assert!(started.elapsed().as_secs() < 20, "it did not happen");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 /// The commands that need a device. Each must treat the environment as a lesson does.
 const ON_A_DEVICE: &[&[&str]] = &[
     &["sanitize", "--", CI_GATE, "--fixed"],

@@ -3,6 +3,7 @@
 
 use super::spec::Spec;
 use super::worker::{Answer, Hello};
+use crate::children::die_with_parent;
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -117,11 +118,13 @@ struct Session {
 impl Session {
     fn start(options: &Options) -> Result<Session> {
         let (program, arguments) = options.worker.split_first().context("no worker command")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = die_with_parent(&mut command)
             .spawn()
             .with_context(|| format!("cannot start {program}"))?;
         let stdout = child.stdout.take().context("no pipe")?;

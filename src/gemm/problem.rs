@@ -167,6 +167,7 @@ impl Problem {
             if !formats.contains(&recipe.format) {
                 bail!("{name} in {}: no kernel here reads it", recipe.format.name);
             }
+            recipe.granularity.check()?;
         }
         Ok(())
     }
@@ -263,6 +264,11 @@ pub fn parse_recipe(text: &str) -> Result<Recipe, String> {
             _ => return Err(expected()),
         }
     };
+    if granularity.check().is_err() {
+        return Err(format!(
+            "`{text}`: the group of {granularity} must be 16, 32, 64 or 128"
+        ));
+    }
     Ok(Recipe::new(format, granularity, scale))
 }
 
@@ -287,6 +293,26 @@ mod tests {
         ] {
             assert!(parse_recipe(wrong).unwrap_err().contains("expected FORMAT"));
         }
+    }
+
+    #[test]
+    fn a_group_that_no_recipe_has_is_refused_by_the_parser_and_by_the_problem() {
+        let group = |group: &str| parse_recipe(&format!("e4m3,{group},f32"));
+        for wrong in [
+            "1x0",
+            "0x1",
+            "0x0",
+            "1x1",
+            "3x3",
+            "1x17",
+            "1x18446744073709551615",
+        ] {
+            let error = group(wrong).unwrap_err();
+            assert!(error.contains("must be 16, 32, 64 or 128"), "{error}");
+        }
+        let mut problem = Problem::dense(1, 1, 1, OutputType::F32);
+        problem.a.granularity = Granularity::PerToken(0);
+        assert!(problem.check().is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::lowp::{E2M1, E4M3, Granularity, OutputType, Recipe};
 /// log2 of a recipe's group along (rows, k); 31 where one scale serves all.
 /// `None` for groups the kernels do not read.
 pub fn shifts(recipe: &Recipe) -> Option<(u32, u32)> {
+    recipe.granularity.check().ok()?;
     match recipe.granularity {
         Granularity::PerToken(g) => Some((0, g.ilog2())),
         Granularity::PerBlock(g) => Some((g.ilog2(), g.ilog2())),

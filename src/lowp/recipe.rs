@@ -99,7 +99,9 @@ impl Granularity {
         }
     }
 
-    fn check(self) -> Result<(), RecipeError> {
+    /// # Errors
+    /// A group size that no recipe in use has; 0 among them.
+    pub fn check(self) -> Result<(), RecipeError> {
         match self {
             Granularity::Tensor => Ok(()),
             Granularity::PerToken(g) | Granularity::PerChannel(g) | Granularity::PerBlock(g) => {

@@ -17,6 +17,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Grade an exercise: 0 passed, 1 something is missing, 3 could not tell.
+///
+/// A program that has not ended after 120 seconds, or prints more than 16 MiB, is
+/// stopped: it could not be graded (3).
 #[derive(Debug, Parser)]
 pub struct Arguments {
     #[command(subcommand)]

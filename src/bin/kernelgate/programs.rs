@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kernelgate::children::die_with_parent;
+
 /// A program that kernelgate can use but does not need.
 pub struct Program {
     /// File name.
@@ -64,7 +66,7 @@ impl Program {
 
     /// The version line that the program prints, or why there is none.
     pub fn version(&self, file: &Path) -> String {
-        match Command::new(file).arg("--version").output() {
+        match die_with_parent(Command::new(file).arg("--version")).output() {
             Ok(output) => version_line(&String::from_utf8_lossy(&output.stdout))
                 .unwrap_or_else(|| "prints no version".into()),
             Err(error) => format!("does not start: {error}"),

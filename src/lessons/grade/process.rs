@@ -1,15 +1,23 @@
-//! Running a student's program: with a time limit, and never a stale build.
+//! Running a student's program: with limits of time and output, and never a stale
+//! build.
 
+use crate::children::die_with_parent;
 use crate::exit::UsageError;
 use anyhow::{Context, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A program that has not ended by then is stopped. Generous: under a sanitizer
 /// on a CPU the lessons take seconds.
-pub const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Bytes of a stream. A program that prints more is stopped too.
+const MOST_OUTPUT: u64 = 16 << 20;
 
 /// What a program left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,56 +30,100 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Runs a command to its end, or stops it after `limit`.
+/// Runs a command to its end, or stops it after `limit` or at [`MOST_OUTPUT`].
 ///
 /// # Errors
-/// When it cannot be started or does not end in time.
+/// When it cannot be started, does not end in time or prints too much.
 pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = die_with_parent(command)
         .spawn()
         .with_context(|| format!("starting {name}"))?;
-    let stdout = collect(child.stdout.take());
-    let stderr = collect(child.stderr.take());
+    let mut running = Running(child);
+    let stdout = Stream::collect(running.0.stdout.take());
+    let stderr = Stream::collect(running.0.stderr.take());
     let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
+    let mut status = None;
+    loop {
+        if status.is_none() {
+            status = running.0.try_wait()?;
         }
-        if started.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
+        // Before the flags: a stream that has ended has set its flag.
+        let ended = stdout.reader.is_finished() && stderr.reader.is_finished();
+        if stdout.overflowed() || stderr.overflowed() {
             bail!(
-                "{name} had not ended after {} s and was stopped; does a test of yours loop?",
-                limit.as_secs()
+                "{name} printed more than {} MiB and was stopped; does a test of yours loop?",
+                MOST_OUTPUT >> 20
             );
         }
+        if let Some(status) = status.filter(|_| ended) {
+            return Ok(Finished {
+                code: status.code(),
+                stdout: stdout.text(),
+                stderr: stderr.text(),
+            });
+        }
+        if started.elapsed() > limit {
+            let seconds = limit.as_secs();
+            match status {
+                None => bail!(
+                    "{name} had not ended after {seconds} s and was stopped; does a test of \
+                     yours loop?"
+                ),
+                Some(_) => bail!(
+                    "{name} ended, but after {seconds} s a process that it started still held \
+                     its output"
+                ),
+            }
+        }
         std::thread::sleep(Duration::from_millis(5));
-    };
-    let text = |reader: std::thread::JoinHandle<Vec<u8>>| {
-        let bytes = reader.join().unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    Ok(Finished {
-        code: status.code(),
-        stdout: text(stdout),
-        stderr: text(stderr),
-    })
+    }
 }
 
-/// Reads a pipe on a thread of its own, so that a full pipe stops nobody.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // A broken pipe ends the text; what came before it still counts.
-            let _ = pipe.read_to_end(&mut bytes);
-        }
-        bytes
-    })
+/// A child that does not outlive the interest in it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A pipe that is read on a thread of its own, so that a full pipe stops nobody.
+struct Stream {
+    reader: JoinHandle<Vec<u8>>,
+    overflow: Arc<AtomicBool>,
+}
+
+impl Stream {
+    fn collect(pipe: Option<impl Read + Send + 'static>) -> Stream {
+        let overflow = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&overflow);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(pipe) = pipe {
+                // A broken pipe ends the text; what came before it still counts.
+                let _ = pipe.take(MOST_OUTPUT + 1).read_to_end(&mut bytes);
+            }
+            flag.store(bytes.len() as u64 > MOST_OUTPUT, Ordering::Release);
+            bytes
+        });
+        Stream { reader, overflow }
+    }
+
+    fn overflowed(&self) -> bool {
+        self.overflow.load(Ordering::Acquire)
+    }
+
+    fn text(self) -> String {
+        let bytes = self.reader.join().unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 /// The program to grade: the one named, or the one beside this tool.
@@ -138,6 +190,21 @@ mod tests {
         let limit = Duration::from_millis(50);
         let error = run(Command::new("sleep").arg("60"), limit).unwrap_err();
         assert!(error.to_string().contains("had not ended"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_prints_without_end_is_stopped_before_memory_is() {
+        for script in ["yes", "yes >&2"] {
+            let error = run(Command::new("sh").args(["-c", script]), LIMIT).unwrap_err();
+            assert!(error.to_string().contains("more than 16 MiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_keeps_the_output_open_does_not_keep_the_grader() {
+        let limit = Duration::from_millis(300);
+        let error = run(Command::new("sh").args(["-c", "sleep 5 &"]), limit).unwrap_err();
+        assert!(error.to_string().contains("still held"), "{error}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use kernelgate::children::die_with_parent;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::outln;
 use kernelgate::perf::cases::{Built, Case};
@@ -167,7 +168,9 @@ fn lies_between(ours: [f64; 2], theirs: f64, within: f64) -> bool {
 
 /// The line of `ncu --version` that names the version.
 fn profiler_version(ncu: &Path) -> Result<String> {
-    let output = Command::new(ncu).arg("--version").output().ok();
+    let output = die_with_parent(Command::new(ncu).arg("--version"))
+        .output()
+        .ok();
     let text = output
         .filter(|output| output.status.success())
         .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -191,7 +194,8 @@ fn durations(ncu: &AgainstNcu, case: &Case) -> Result<Vec<f64>> {
         .kernel()
         .with_context(|| format!("{} has no kernel of ours to look for", case.id()))?;
     let this = std::env::current_exe().context("no path to this program")?;
-    let output = Command::new(&ncu.ncu)
+    let mut command = Command::new(&ncu.ncu);
+    command
         .args([
             "--clock-control",
             "none",
@@ -212,7 +216,8 @@ fn durations(ncu: &AgainstNcu, case: &Case) -> Result<Vec<f64>> {
             "--empty-l2",
             "--only",
         ])
-        .arg(case.id())
+        .arg(case.id());
+    let output = die_with_parent(&mut command)
         .output()
         .with_context(|| format!("cannot start {}", ncu.ncu.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);

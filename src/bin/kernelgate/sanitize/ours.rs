@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::Context;
 use cuda::check::config::{self, Config};
 use cuda::check::report::Status;
+use kernelgate::children::die_with_parent;
 use kernelgate::device::choice;
 use kernelgate::{errln, out};
 
@@ -39,11 +40,13 @@ pub fn run(library: &Path, why: &str, arguments: &Arguments) -> anyhow::Result<O
     );
 
     let (program, rest) = arguments.program();
-    let status = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(rest)
         .env(choice::VARIABLE, library)
         .env(config::VARIABLE, config.to_variable())
-        .env("LD_LIBRARY_PATH", library_path(folder.into_os_string()))
+        .env("LD_LIBRARY_PATH", library_path(folder.into_os_string()));
+    let status = die_with_parent(&mut command)
         .status()
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
 

@@ -7,13 +7,16 @@ use std::process::{Command, Stdio};
 use super::flags::Arguments;
 use super::outcome::{Ended, Outcome};
 use anyhow::Context;
+use kernelgate::children::die_with_parent;
 use kernelgate::output::OutputError;
 
 /// Runs the tool, passes its output on, and looks for the SUMMARY line.
 pub fn run(tool: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let mut child = Command::new(tool)
+    let mut command = Command::new(tool);
+    command
         .args(arguments.vendor_arguments()?)
-        .stdout(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = die_with_parent(&mut command)
         .spawn()
         .with_context(|| format!("cannot start {}", tool.display()))?;
     let stdout = child.stdout.take().context("the tool has no stdout")?;
