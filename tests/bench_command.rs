@@ -57,6 +57,8 @@ fn what_needs_times_of_a_gpu_could_not_run_here() {
         &["--compare", "x", "--baselines", baselines],
         &["aa"],
         &["inject"],
+        &["launch"],
+        &["against-ncu"],
     ] {
         let output = bench(arguments);
         assert_eq!(
@@ -106,4 +108,23 @@ fn names_files_and_cases_that_cannot_be_meant_are_refused_first() {
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_device_older_than_a_kernel_skips_it_and_the_mixture_of_experts_has_no_rate_here() {
+    let on = |profile: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kernelgate"));
+        command.args(arguments).env("KERNELGATE_DRIVER", "cpu");
+        command.env("KERNELGATE_PROFILE", profile).output().unwrap()
+    };
+    let old = on("t4", &[&["bench"], &FEW[..]].concat());
+    assert_eq!(old.status.code(), Some(0), "{}", stderr(&old));
+    assert!(stdout(&old).contains("skipped mma/"), "{}", stdout(&old));
+    let moe = on("h200", &["moe", "bench", "--ranks", "5"]);
+    let text = stdout(&moe);
+    assert_eq!(moe.status.code(), Some(0), "{}", stderr(&moe));
+    assert!(text.contains("no rate of a GPU"), "{text}");
+    for rate in ["GB/s", "TFLOP", "of link"] {
+        assert!(!text.contains(rate), "{rate}: {text}");
+    }
 }

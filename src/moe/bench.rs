@@ -18,6 +18,7 @@ use super::collective::Transfer;
 use super::generate::Matrix;
 use super::hub::{self, Hub};
 use super::layer::{Flight, Layer, META};
+use crate::device::choice::Driver;
 
 /// Bytes that each rank sends each rank to measure the link.
 const LINK_BYTES: usize = 64 << 20;
@@ -50,7 +51,8 @@ pub struct Bench {
     pub device: String,
     pub repetitions: usize,
     pub link_gigabytes: Option<f64>,
-    pub memory_gigabytes: f64,
+    /// `None`, as every rate, on the CPU driver: none of a GPU follows from its times.
+    pub memory_gigabytes: Option<f64>,
     pub parts: Vec<Part>,
     /// `None` without other ranks.
     pub overlap: Option<Overlap>,
@@ -84,6 +86,7 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
     };
     let link = link(rank, &mut clock)?;
     let memory = memory(&layer, &mut clock)?;
+    let on_cpu = rank.device.info().driver == Driver::Cpu;
     let mut parts = Vec::new();
     let off_rank: usize = flight
         .send
@@ -167,6 +170,12 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
     let same_bits = hub::gather(hub.as_ref(), &[mine])?
         .iter()
         .all(|b| b == &[1]);
+    let link = link.filter(|_| !on_cpu);
+    if on_cpu {
+        for part in &mut parts {
+            (part.gigabytes, part.percent, part.teraflops) = (None, None, None);
+        }
+    }
     Ok(Bench {
         case: *case,
         ranks,
@@ -175,7 +184,7 @@ pub fn run(rank: &mut Rank, case: &Case, options: &Options, repetitions: usize) 
         device: rank.device.info().name.clone(),
         repetitions,
         link_gigabytes: link,
-        memory_gigabytes: memory,
+        memory_gigabytes: (!on_cpu).then_some(memory),
         parts,
         overlap,
         same_bits,
@@ -330,7 +339,7 @@ fn link(rank: &mut Rank, clock: &mut Clock<'_>) -> Result<Option<f64>> {
     }
     // A CPU driver moves bytes through host memory: a ceiling all the same.
     let bytes = match rank.device.info().driver {
-        crate::device::choice::Driver::Nvidia => LINK_BYTES,
+        Driver::Nvidia => LINK_BYTES,
         _ => 1 << 18,
     };
     let send = rank.device.poisoned::<u8>(bytes * ranks)?;
@@ -363,7 +372,7 @@ fn link(rank: &mut Rank, clock: &mut Clock<'_>) -> Result<Option<f64>> {
 /// GB/s of a copy, reads and writes counted.
 fn memory(layer: &Layer, clock: &mut Clock<'_>) -> Result<f64> {
     let (row, rows) = match layer.device.info().driver {
-        crate::device::choice::Driver::Nvidia => (16 << 10, 32 << 10),
+        Driver::Nvidia => (16 << 10, 32 << 10),
         _ => (1 << 10, 64),
     };
     let from = layer.device.poisoned::<u8>(row * rows)?;
@@ -389,15 +398,20 @@ impl std::fmt::Display for Bench {
             self.collective,
             self.device
         )?;
-        writeln!(
-            f,
-            "ceilings: link {}, memory {:.1} GB/s (copy, both directions)",
-            match self.link_gigabytes {
-                Some(link) => format!("{link:.1} GB/s sent by each rank"),
-                None => "none with one rank".to_owned(),
-            },
-            self.memory_gigabytes
-        )?;
+        match self.memory_gigabytes {
+            Some(memory) => writeln!(
+                f,
+                "ceilings: link {}, memory {memory:.1} GB/s (copy, both directions)",
+                match self.link_gigabytes {
+                    Some(link) => format!("{link:.1} GB/s sent by each rank"),
+                    None => "none with one rank".to_owned(),
+                }
+            )?,
+            None => writeln!(
+                f,
+                "times of the CPU driver: no rate of a GPU follows from them"
+            )?,
+        }
         for part in &self.parts {
             write!(
                 f,

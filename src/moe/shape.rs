@@ -62,14 +62,18 @@ impl Shape {
     /// A layer that the CPU driver runs in a fraction of a second. 160 and 96 are
     /// ragged for the scale groups and for the GEMM's tiles.
     pub fn small(experts: usize) -> Shape {
+        let groups = [4, 2, 3, 5, 7]
+            .into_iter()
+            .find(|groups| experts.is_multiple_of(*groups))
+            .unwrap_or(1);
         Shape {
             hidden: 160,
             intermediate: 96,
             experts,
             top_k: 3,
             router: Router::Sigmoid {
-                groups: 4,
-                top_groups: 2,
+                groups,
+                top_groups: groups.div_ceil(2),
                 scaling: 2.5,
             },
             align: 4,
@@ -215,8 +219,12 @@ mod tests {
 
     #[test]
     fn presets_hold_and_impossible_choices_are_refused() {
-        for shape in [Shape::small(8), Shape::deepseek(), Shape::mixtral()] {
+        for shape in [Shape::deepseek(), Shape::mixtral()] {
             shape.check().unwrap();
+        }
+        // Eight experts, or two a rank: any number of ranks.
+        for experts in std::iter::once(8).chain((10..=1024).step_by(2)) {
+            Shape::small(experts).check().unwrap();
         }
         let small = Shape::small(8);
         for wrong in [

@@ -29,14 +29,21 @@ pub struct Speed {
     pub failure: Option<String>,
 }
 
+/// What became of a case.
+pub enum Measured {
+    Speed(Speed),
+    /// Why the device at hand cannot run it.
+    Skipped(String),
+}
+
 /// Runs a case `warmup` times, then `runs` times by the clock.
 ///
 /// # Errors
 /// A driver that does not count, and anything that keeps the case from running.
-pub fn measure(device: &Device, case: &Case, warmup: usize, runs: usize) -> Result<Speed> {
+pub fn measure(device: &Device, case: &Case, warmup: usize, runs: usize) -> Result<Measured> {
     let mut workload = match case.build(device)? {
         Built::Ready(workload) => workload,
-        Built::Skipped(reason) => anyhow::bail!("{reason}"),
+        Built::Skipped(reason) => return Ok(Measured::Skipped(reason)),
     };
     workload.refresh(1)?;
     for _ in 0..warmup {
@@ -57,7 +64,7 @@ pub fn measure(device: &Device, case: &Case, warmup: usize, runs: usize) -> Resu
     let checked = workload.verify()?;
     let time = Summary::of(&[seconds], 1).context("no run was timed")?;
     let rate = |seconds: f64| count as f64 / seconds;
-    Ok(Speed {
+    Ok(Measured::Speed(Speed {
         id: case.id(),
         thread_instructions: count,
         rate: rate(time.median),
@@ -65,5 +72,5 @@ pub fn measure(device: &Device, case: &Case, warmup: usize, runs: usize) -> Resu
         runs,
         check: checked.strength,
         failure: checked.failure,
-    })
+    }))
 }

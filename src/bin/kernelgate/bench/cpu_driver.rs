@@ -5,7 +5,7 @@ use kernelgate::device::Device;
 use kernelgate::exit::{Exit, UsageError};
 use kernelgate::outln;
 use kernelgate::perf::cases::small;
-use kernelgate::perf::speed::{Speed, measure};
+use kernelgate::perf::speed::{Measured, Speed, measure};
 
 use super::Arguments;
 
@@ -44,10 +44,15 @@ pub fn run(arguments: &Arguments, device: &Device) -> Result<Exit> {
     )?;
     let mut all = Vec::new();
     for case in &cases {
-        let speed = measure(device, case, options.warmup, options.runs)
+        let measured = measure(device, case, options.warmup, options.runs)
             .with_context(|| format!("case {}", case.id()))?;
-        print(&speed)?;
-        all.push(speed);
+        match measured {
+            Measured::Speed(speed) => {
+                print(&speed)?;
+                all.push(speed);
+            }
+            Measured::Skipped(reason) => outln!("skipped {}: {reason}", case.id())?,
+        }
     }
     if let Some(path) = &arguments.json {
         let lines: Vec<String> = all
@@ -59,6 +64,7 @@ pub fn run(arguments: &Arguments, device: &Device) -> Result<Exit> {
     }
     Ok(match all.iter().any(|speed| speed.failure.is_some()) {
         true => Exit::Failed,
+        false if all.is_empty() => Exit::CouldNotRun,
         false => Exit::Held,
     })
 }

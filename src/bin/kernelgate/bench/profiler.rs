@@ -21,7 +21,7 @@ use kernelgate::exit::{Exit, UsageError};
 use kernelgate::outln;
 use kernelgate::perf::cases::{Built, Case};
 use kernelgate::perf::stats::median_of;
-use kernelgate::perf::stopwatch::{Cache, Flush};
+use kernelgate::perf::stopwatch::{Cache, Flush, Stopwatch};
 
 use crate::given;
 
@@ -66,6 +66,8 @@ const NCU_CASES: [&str; 6] = [
 
 pub fn launch(only: &[String], launch: &LaunchOnly) -> Result<Exit> {
     let device = open()?;
+    // What refuses the CPU driver: its launches are no profiler's business.
+    drop(Stopwatch::new(&device)?);
     let flush = match launch.empty_l2 {
         true => Some(Flush::new(&device)?),
         false => None,
@@ -101,9 +103,9 @@ pub fn against_ncu(options: &Options, only: &[String], ncu: &AgainstNcu) -> Resu
         true => NCU_CASES.contains(&case.id().as_str()),
         false => case.cache == Cache::Cold && case.kernel().is_some(),
     });
-    let version = profiler_version(&ncu.ncu)?;
     let device = open()?;
     let mut session = Session::new(&device, options)?;
+    let version = profiler_version(&ncu.ncu)?;
     outln!("{version}")?;
     outln!(
         "{:40} {:>10} {:>10} {:>10} {:>8} {:>8}",
