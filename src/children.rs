@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::exit::Exit;
 
@@ -25,11 +26,39 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     }
 }
 
+/// Makes this process the parent of whatever its children leave behind, so that
+/// [`all_ended`] sees it.
+///
+/// # Errors
+/// The kernel's, which has this since Linux 3.4.
+pub fn adopt_orphans() -> std::io::Result<()> {
+    // SAFETY: a request that reads no memory.
+    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Whether every child of this process ends within `limit`, adopted ones included.
+/// Takes their exit codes: only for a caller that waits for no other child.
+pub fn all_ended(limit: Duration) -> bool {
+    let started = Instant::now();
+    loop {
+        // SAFETY: the status of the child is not asked for.
+        let ended = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+        match ended {
+            -1 => return true,
+            0 if started.elapsed() > limit => return false,
+            0 => std::thread::sleep(Duration::from_millis(5)),
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Stdio;
-    use std::time::{Duration, Instant};
 
     fn is_running(process: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));

@@ -89,6 +89,25 @@ fn within_20_seconds(condition: impl Fn() -> bool) {
     }
 }
 
+#[test]
+fn a_process_that_outlives_the_target_is_waited_for_and_counted() {
+    let script = format!("(sleep 1; exec {CI_GATE}) > /dev/null 2>&1 & exec {CI_GATE} --fixed");
+    let output = sanitize(&["--error-exitcode", "9", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_process_that_does_not_end_after_the_target_is_no_pass() {
+    let script = format!("sleep 30 > /dev/null 2>&1 & exec {CI_GATE} --fixed");
+    let output = sanitize(&["--error-exitcode", "9", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("still runs"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 /// The commands that need a device. Each must treat the environment as a lesson does.
 const ON_A_DEVICE: &[&[&str]] = &[
     &["sanitize", "--", CI_GATE, "--fixed"],

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Context;
 use cuda::check::config::{self, Config};
 use cuda::check::report::Status;
-use kernelgate::children::die_with_parent;
+use kernelgate::children::{adopt_orphans, all_ended, die_with_parent};
 use kernelgate::device::choice;
 use kernelgate::{errln, out};
 
 use super::flags::Arguments;
 use super::outcome::{Ended, Launches, Outcome};
 use crate::{driver_path, given};
+
+/// Time that processes have to end which PROGRAM left behind.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs PROGRAM on `library` and reads what the driver left behind.
 ///
@@ -39,6 +43,7 @@ pub fn run(library: &Path, why: &str, arguments: &Arguments) -> anyhow::Result<O
         arguments.tool()?
     );
 
+    adopt_orphans().context("no way to see what PROGRAM leaves behind")?;
     let (program, rest) = arguments.program();
     let mut command = Command::new(program);
     command
@@ -50,6 +55,8 @@ pub fn run(library: &Path, why: &str, arguments: &Arguments) -> anyhow::Result<O
         .status()
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
 
+    // They write their statuses into a folder that goes with this process.
+    let outlived = !all_ended(GRACE);
     let processes = statuses(&status_file)?;
     let document = arguments.json && print_findings(&config, &processes)?;
     Ok(Outcome {
@@ -60,6 +67,7 @@ pub fn run(library: &Path, why: &str, arguments: &Arguments) -> anyhow::Result<O
         problem: processes.iter().find_map(|p| p.problem.clone()),
         launches: Some(launches(&processes)),
         document,
+        outlived,
     })
 }
 

@@ -119,12 +119,29 @@ pub struct Outcome {
     pub launches: Option<Launches>,
     /// A JSON document was printed.
     pub document: bool,
+    /// A process that the program started still runs: what it does is not counted.
+    pub outlived: bool,
 }
 
 impl Outcome {
     /// The exit code, and a sentence where it is not the program's own or where that
     /// says too little.
     pub fn exit(&self, rules: Rules) -> (u8, Option<String>) {
+        match self.of_the_ended(rules) {
+            (0, _) if self.outlived => (
+                Exit::CouldNotRun.code(),
+                Some(
+                    "a process that the target started still runs after it: what it does is \
+                     not in the report, so this is no pass"
+                        .into(),
+                ),
+            ),
+            judged => judged,
+        }
+    }
+
+    /// From the processes whose end is known.
+    fn of_the_ended(&self, rules: Rules) -> (u8, Option<String>) {
         let code = self.ended.code();
         if !self.reached_cuda {
             return self.without_cuda(rules);
@@ -208,6 +225,7 @@ mod tests {
                 unchecked: Vec::new(),
             }),
             document: false,
+            outlived: false,
         }
     }
 
@@ -220,6 +238,13 @@ mod tests {
                 unchecked: vec!["windowSum".into()],
             }),
             ..run(code, true, true, errors)
+        }
+    }
+
+    fn outlived(outcome: Outcome) -> Outcome {
+        Outcome {
+            outlived: true,
+            ..outcome
         }
     }
 
@@ -251,6 +276,9 @@ mod tests {
             (unchecked(1, 4, 0), 0, true, 1),
             (unchecked(0, 4, 1), 9, true, 9),
             (unchecked(0, 4, 1), 0, true, 3),
+            // Something still runs.
+            (outlived(run(0, true, true, 0)), 1, true, 3),
+            (outlived(run(0, true, true, 1)), 9, true, 9),
         ];
         for (outcome, error_exitcode, require_cuda_init, want) in rows {
             let rules = Rules {

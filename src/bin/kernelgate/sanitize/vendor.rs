@@ -35,6 +35,7 @@ pub fn run(tool: &Path, arguments: &Arguments) -> anyhow::Result<Outcome> {
         problem: None,
         launches: None,
         document: false,
+        outlived: false,
     })
 }
 
