@@ -115,10 +115,7 @@ impl Session<'_> {
             commit: commit.to_string(),
             device: machine.device(),
             driver: machine.driver(),
-            tool: match step.sanitizer {
-                Some(_) => self.tool.clone(),
-                None => "none".into(),
-            },
+            tool: self.tool_of(step),
             date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
             output: ran.output,
         };
@@ -152,12 +149,38 @@ impl Session<'_> {
             Err(error) => return Ok(Outcome::Bad(vec![format!("{error:#}")])),
         };
         let (ran, mut bad) = self.run(step, None)?;
+        bad.extend(self.other_place(step, &recorded, machine));
         bad.extend(against_record(step, &recorded, &ran)?);
         Ok(if bad.is_empty() {
             Outcome::Good
         } else {
             Outcome::Bad(bad)
         })
+    }
+
+    /// What the head of a transcript says of another machine. Versions may differ;
+    /// the device, whose driver and whose sanitizer it was may not.
+    fn other_place(&self, step: &Step, recorded: &Transcript, machine: &Machine) -> Vec<String> {
+        let tool = self.tool_of(step);
+        let driver = machine.driver();
+        let rows = [
+            ("device", recorded.device.as_str(), machine.device()),
+            ("driver", whose(&recorded.driver), whose(&driver).into()),
+            ("tool", whose(&recorded.tool), whose(&tool).into()),
+        ];
+        rows.into_iter()
+            .filter(|(_, recorded, here)| recorded != here)
+            .map(|(key, recorded, here)| {
+                format!("{key}: the transcript is of `{recorded}`, here is `{here}`")
+            })
+            .collect()
+    }
+
+    fn tool_of(&self, step: &Step) -> String {
+        match step.sanitizer {
+            Some(_) => self.tool.clone(),
+            None => "none".into(),
+        }
     }
 
     /// Files that no step of the plan explains.
@@ -243,6 +266,13 @@ impl Session<'_> {
         }
         Ok((ran, bad))
     }
+}
+
+/// The maker of a driver or sanitizer, without its version.
+fn whose(text: &str) -> &str {
+    let version = |c: char| c == ',' || c.is_ascii_digit();
+    let name = text.split(version).next().unwrap_or_default().trim();
+    name.strip_suffix(" of unknown version").unwrap_or(name)
 }
 
 /// What differs between a transcript and a run of the same step.
@@ -350,6 +380,38 @@ mod tests {
             session.verify(testing, &machine).unwrap(),
             Outcome::Bad(_)
         ));
+    }
+
+    #[test]
+    fn a_transcript_of_another_device_driver_or_sanitizer_does_not_verify() {
+        let stage = Stage::new("", 0);
+        let session = stage.session(&[]);
+        let machine = Machine::of(stage.bins.path()).unwrap();
+        let testing = step("testing");
+        session.record(testing, &machine, "abc").unwrap();
+        let folder = session.folder(&machine);
+        let recorded = Transcript::read(&folder, "testing").unwrap();
+        let edited = |edit: &dyn Fn(&mut Transcript)| {
+            let mut transcript = recorded.clone();
+            edit(&mut transcript);
+            transcript.write(&folder, "testing").unwrap();
+            session.verify(testing, &machine).unwrap()
+        };
+        let same = edited(&|t| t.driver = "NVIDIA 999.1, CUDA 99.0".into());
+        assert_eq!(same, Outcome::Good, "a version may differ");
+        let edits: [&dyn Fn(&mut Transcript); 3] = [
+            &|t| t.device = "NVIDIA H200 (sm_90)".into(),
+            &|t| t.driver = "kernelgate's CPU driver 0.1.0, CUDA 13.0".into(),
+            &|t| t.tool = "kernelgate's CPU driver 0.1.0".into(),
+        ];
+        for edit in edits {
+            let outcome = edited(edit);
+            let Outcome::Bad(problems) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].contains("the transcript is of"), "{problems:?}");
+        }
     }
 
     #[test]
