@@ -102,7 +102,7 @@ fn a_wrong_command_line_is_refused_in_words_that_help() {
         (
             &["forms", "run", "--timeout", "0"],
             2,
-            &["--timeout", "1.."],
+            &["--timeout", "at least 1"],
         ),
         (
             &[
@@ -110,6 +110,54 @@ fn a_wrong_command_line_is_refused_in_words_that_help() {
             ],
             2,
             &["--label", "letters"],
+        ),
+        (
+            &[
+                "forms",
+                "record",
+                "--label",
+                "h200",
+                "--commit",
+                "a b",
+                "--date",
+                "2026-01-01",
+            ],
+            2,
+            &["--commit", "one word"],
+        ),
+        (
+            &[
+                "forms",
+                "record",
+                "--label",
+                "h200",
+                "--commit",
+                "x",
+                "--date",
+                "2026-13-41",
+            ],
+            2,
+            &["--date", "YYYY-MM-DD"],
+        ),
+        (
+            &["evidence", "record", "--bin-dir", "/nodir", "--commit", ""],
+            2,
+            &["--commit", "one word"],
+        ),
+        (
+            &["bench", "--peaks", "/nonexistent"],
+            2,
+            &["--peaks", "/nonexistent"],
+        ),
+        (
+            &["moe", "check", "--timeout", "18446744073709551615"],
+            2,
+            &["--timeout", "at most 86400"],
+        ),
+        (
+            &["gemm", "check", "--only", "1,1,1", "--b", "e4m3,0x0,f32"],
+            2,
+            &["--b", "must be 16, 32, 64 or 128"],
         ),
         (
             &["forms", "generate", "--forms-dir", "/proc/x"],

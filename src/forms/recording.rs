@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &str = "# kernelgate forms recording 1";
@@ -18,6 +19,8 @@ const MAGIC: &str = "# kernelgate forms recording 1";
 pub const CHUNK: usize = 256;
 /// More than any form's outputs: a bound for a damaged file.
 const LARGEST: usize = 1 << 24;
+/// Many times the largest family's file, which has 0.3 MiB.
+const LARGEST_FILE: u64 = 32 << 20;
 
 /// One form's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +77,17 @@ impl Recording {
     /// # Errors
     /// A file that is not there, or is damaged; the message names the line.
     pub fn load(path: &Path) -> Result<Recording> {
-        let text = std::fs::read_to_string(path)
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
             .with_context(|| format!("no recording {}", path.display()))?;
+        if text.len() as u64 > LARGEST_FILE {
+            bail!(
+                "{} is larger than {} MiB: no recording of forms",
+                path.display(),
+                LARGEST_FILE >> 20
+            );
+        }
         Self::parse(&text).with_context(|| path.display().to_string())
     }
 
@@ -166,6 +178,12 @@ mod tests {
         recording.entries.insert("add.u32".into(), entry);
         assert_eq!(Recording::parse(&recording.text()?)?, recording);
         Ok(())
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused_before_it_fills_memory() {
+        let error = Recording::load(Path::new("/dev/zero")).expect_err("no end");
+        assert!(format!("{error:#}").contains("larger than"), "{error:#}");
     }
 
     #[test]

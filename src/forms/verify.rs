@@ -87,6 +87,51 @@ pub fn orphans(all: &[Spec], dir: &Path, label: &str) -> Result<Vec<String>> {
     Ok(orphans)
 }
 
+/// Forms that the recordings of `families` hold and that `kept` lacks.
+///
+/// # Errors
+/// A recording that cannot be read.
+pub fn lost(
+    families: &BTreeSet<&str>,
+    kept: &[&Spec],
+    dir: &Path,
+    label: &str,
+) -> Result<Vec<String>> {
+    let kept: BTreeSet<String> = kept.iter().map(|spec| spec.id()).collect();
+    let mut lost = Vec::new();
+    for family in families {
+        let path = recording::path(dir, family, label);
+        if path.exists() {
+            let recorded = Recording::load(&path)?.entries;
+            let ids = recorded.keys().map(|name| format!("{family}/{name}"));
+            lost.extend(ids.filter(|id| !kept.contains(id)));
+        }
+    }
+    Ok(lost)
+}
+
+/// The device that each recording says it is of, by family.
+///
+/// # Errors
+/// A recording that cannot be read.
+pub fn devices(
+    specs: &[Spec],
+    dir: &Path,
+    label: &str,
+) -> Result<BTreeMap<String, Option<String>>> {
+    let families: BTreeSet<&str> = specs.iter().map(|s| s.family.as_str()).collect();
+    let mut devices = BTreeMap::new();
+    for family in families {
+        let path = recording::path(dir, family, label);
+        if path.exists() {
+            let head = Recording::load(&path)?.head;
+            let device = head.iter().find_map(|line| line.strip_prefix("device: "));
+            devices.insert(family.to_owned(), device.map(str::to_owned));
+        }
+    }
+    Ok(devices)
+}
+
 fn judge(spec: &Spec, outcome: &Outcome, entry: Option<&Entry>) -> Result<Verdict> {
     let outputs = match outcome {
         Outcome::Ran(outputs) => outputs,
@@ -280,6 +325,30 @@ mod tests {
             matches!(verdicts[..], [Verdict::NoRecording(_)]),
             "{verdicts:?}"
         );
+    }
+
+    #[test]
+    fn a_recording_of_fewer_forms_names_what_would_be_lost_and_whose_it_is() {
+        let (dir, specs, run) = set("lost", 1);
+        let families = BTreeSet::from(["integer"]);
+        assert!(
+            lost(&families, &[], &dir, "h200")
+                .expect("none yet")
+                .is_empty()
+        );
+        record(&specs, &run, &dir, "h200", &["device: X".into()]).expect("record");
+        let all: Vec<&Spec> = specs.iter().collect();
+        assert!(
+            lost(&families, &all, &dir, "h200")
+                .expect("same")
+                .is_empty()
+        );
+        assert_eq!(
+            lost(&families, &[], &dir, "h200").expect("fewer"),
+            ["integer/add.u32"]
+        );
+        let devices = devices(&specs, &dir, "h200").expect("devices");
+        assert_eq!(devices["integer"].as_deref(), Some("X"));
     }
 
     #[test]

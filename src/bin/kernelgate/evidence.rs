@@ -10,7 +10,7 @@ use kernelgate::evidence::session::{Outcome, Session};
 use kernelgate::exit::Exit;
 use kernelgate::outln;
 
-use crate::sanitize;
+use crate::{given, sanitize};
 
 /// Record transcripts of every documented command, or run them again and compare.
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
         /// Commit that the binaries were built from.
-        #[arg(long)]
+        #[arg(long, value_parser = given::commit)]
         commit: String,
         /// The tree had uncommitted changes.
         #[arg(long)]

@@ -9,6 +9,7 @@ use kernelgate::forms::spec::{self, Spec};
 use kernelgate::forms::verify::{self, Verdict};
 use kernelgate::forms::{table, work};
 use kernelgate::outln;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ struct How {
     #[arg(long, value_parser = given::at_least_one)]
     jobs: Option<usize>,
     /// Seconds one form may take.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = given::seconds)]
     timeout: u64,
 }
 
@@ -88,15 +89,19 @@ struct Record {
     /// Where the recordings go; the folder of the forms if not given.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Name of the device in file names, such as h200.
+    /// Name of the device in file names, such as h200; `cpu` or `cpu-…` on the CPU
+    /// driver.
     #[arg(long, value_parser = given::name)]
     label: String,
     /// Commit that the binary was built from.
-    #[arg(long)]
+    #[arg(long, value_parser = given::commit)]
     commit: String,
     /// Day of the run.
-    #[arg(long)]
+    #[arg(long, value_parser = given::day)]
     date: String,
+    /// Replace recordings even if forms that they hold are lost.
+    #[arg(long)]
+    overwrite: bool,
 }
 
 #[derive(Args)]
@@ -221,14 +226,30 @@ fn run_forms(args: &RunForms) -> Result<Exit> {
 
 fn record(args: &Record) -> Result<Exit> {
     let specs = selected(&args.how.select)?;
+    let out = args.out.as_ref().unwrap_or(&args.how.select.forms_dir);
+    let families: BTreeSet<&str> = specs.iter().map(|s| s.family.as_str()).collect();
+    // Before minutes are spent, and again when it is known which forms ran.
+    refuse_loss(args, out, &families, &specs.iter().collect::<Vec<_>>())?;
     let run = execute(&args.how, &specs)?;
+    let device = format!("{} (sm_{})", run.device.name, run.device.sm);
+    if !label_fits(&args.label, &device) {
+        return Err(UsageError(format!(
+            "--label {}: this is {device}; a label is a word of the device's name, `cpu` on \
+             the CPU driver",
+            args.label
+        ))
+        .into());
+    }
+    let ran = specs.iter().zip(&run.outcomes);
+    let ran = ran.filter(|(_, outcome)| matches!(outcome, Outcome::Ran(_)));
+    let kept: Vec<&Spec> = ran.map(|(spec, _)| spec).collect();
+    refuse_loss(args, out, &families, &kept)?;
     let head = [
-        format!("device: {} (sm_{})", run.device.name, run.device.sm),
+        format!("device: {device}"),
         format!("driver: {}", run.device.driver),
         format!("date: {}", args.date),
         format!("commit: {}", args.commit),
     ];
-    let out = args.out.as_ref().unwrap_or(&args.how.select.forms_dir);
     let files = verify::record(&specs, &run, out, &args.label, &head)?;
     let mut missing = 0;
     for (spec, outcome) in specs.iter().zip(&run.outcomes) {
@@ -251,6 +272,45 @@ fn record(args: &Record) -> Result<Exit> {
     })
 }
 
+/// Refuses to replace recordings by ones that hold fewer forms.
+fn refuse_loss(args: &Record, out: &Path, families: &BTreeSet<&str>, kept: &[&Spec]) -> Result<()> {
+    if args.overwrite {
+        return Ok(());
+    }
+    let lost = verify::lost(families, kept, out, &args.label)?;
+    let Some(first) = lost.first() else {
+        return Ok(());
+    };
+    Err(UsageError(format!(
+        "the recording {} under {} holds {} forms that this run would not write, {first} first; \
+         record whole families, or give --overwrite",
+        args.label,
+        out.display(),
+        lost.len()
+    ))
+    .into())
+}
+
+/// Whether a recording of this label can be of this device: the label is a word of the
+/// name, or all of them, before any `-suffix`; `cpu` for the CPU driver, which carries
+/// the name of the device that it plays.
+fn label_fits(label: &str, device: &str) -> bool {
+    let name = device.to_lowercase();
+    let words: Vec<&str> = match name.contains("cpu driver") {
+        true => vec!["cpu"],
+        false => name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect(),
+    };
+    let label = label.to_lowercase();
+    let begins = |word: &str| {
+        let rest = label.strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    words.iter().any(|word| begins(word))
+}
+
 fn verify(args: &Verify) -> Result<Exit> {
     let select = &args.how.select;
     let specs = selected(select)?;
@@ -271,6 +331,7 @@ fn verify(args: &Verify) -> Result<Exit> {
     let run = execute(&args.how, &specs)?;
     let verdicts = verify::verify(&specs, &run, recordings, &args.against)?;
     let (mut passed, mut failed, mut older) = (0, 0, 0);
+    let mut shown = BTreeSet::new();
     for (spec, verdict) in specs.iter().zip(&verdicts) {
         match verdict {
             Verdict::Pass => passed += 1,
@@ -286,6 +347,20 @@ fn verify(args: &Verify) -> Result<Exit> {
                 failed += 1;
                 outln!("FAIL {}: {other}", spec.id())?;
             }
+        }
+    }
+    for (family, device) in verify::devices(&specs, recordings, &args.against)? {
+        let device = device
+            .as_deref()
+            .unwrap_or("a device that it does not name");
+        if !label_fits(&args.against, device) {
+            failed += 1;
+            outln!(
+                "FAIL {family}: the recording {} is of {device}",
+                args.against
+            )?;
+        } else if shown.insert(device.to_owned()) {
+            outln!("recorded on: {device}")?;
         }
     }
     let all = spec::load_all(&select.forms_dir)?;
@@ -310,4 +385,27 @@ fn generate(dir: &Path) -> Result<Exit> {
         table::write(dir).with_context(|| format!("cannot write forms to {}", dir.display()))?;
     outln!("{written} forms under {}", dir.display())?;
     Ok(Exit::Held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_names_the_device_and_the_cpu_driver_never_passes_for_one() {
+        let cpu = "NVIDIA H200 (kernelgate CPU driver) (sm_90)";
+        for (label, device, fits) in [
+            ("h200", "NVIDIA H200 (sm_90)", true),
+            ("H200-mig", "NVIDIA H200 (sm_90)", true),
+            ("nvidia-h200", "NVIDIA H200 (sm_90)", true),
+            ("h20", "NVIDIA H200 (sm_90)", false),
+            ("t4", "NVIDIA H200 (sm_90)", false),
+            ("cpu", "NVIDIA H200 (sm_90)", false),
+            ("h200", cpu, false),
+            ("cpu", cpu, true),
+            ("cpu-driver", cpu, true),
+        ] {
+            assert_eq!(label_fits(label, device), fits, "{label}: {device}");
+        }
+    }
 }

@@ -57,6 +57,29 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// For clap: a commit, of which the head of a record keeps one line.
+pub fn commit(text: &str) -> Result<String, String> {
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_graphic()) {
+        return Err("expected the id of a commit: one word".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// For clap: a day.
+pub fn day(text: &str) -> Result<String, String> {
+    let expected = || format!("`{text}`: expected a day as YYYY-MM-DD");
+    if text.len() != 10 {
+        return Err(expected());
+    }
+    humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).map_err(|_| expected())?;
+    Ok(text.to_owned())
+}
+
+/// For clap: seconds that something may take.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    within(text, 1, 86_400).map(|seconds| seconds as u64)
+}
+
 /// Tries a file that is to be written at the end, and leaves it as it was.
 ///
 /// # Errors
@@ -110,6 +133,14 @@ mod tests {
         assert_eq!(name("h200").as_deref(), Ok("h200"));
         for wrong in ["a/b", "..", "", "a b"] {
             assert!(name(wrong).is_err(), "{wrong}");
+        }
+        assert!(commit("ae2d73a").is_ok());
+        for wrong in ["", " ", "a\nb", "a b"] {
+            assert!(commit(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(day("2026-02-28").is_ok());
+        for wrong in ["2026-13-41", "2026-02-30", "2026-1-1", "y", ""] {
+            assert!(day(wrong).is_err(), "{wrong}");
         }
     }
 }

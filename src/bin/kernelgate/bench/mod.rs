@@ -130,10 +130,14 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    if options.floor.is_finite() && options.floor > 0.0 {
-        return Ok(());
+    if !(options.floor.is_finite() && options.floor > 0.0) {
+        return Err(UsageError("--floor must be a positive percentage".to_owned()).into());
     }
-    Err(UsageError("--floor must be a positive percentage".to_owned()).into())
+    // On every driver: a file that nobody can read is no wish to go without.
+    match session::given_peaks(options) {
+        Some(Err(error)) => Err(UsageError(format!("--peaks: {error:#}")).into()),
+        _ => Ok(()),
+    }
 }
 
 /// The cases whose id holds one of `only`; all for none.

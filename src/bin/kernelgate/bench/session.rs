@@ -75,8 +75,10 @@ impl<'d> Session<'d> {
             floor: options.floor / 100.0,
         };
         session.limits.peaks = match &options.peaks {
-            Some(path) if path.as_os_str() == MEASURE => session.measured_peaks()?,
-            Some(path) => read_peaks(path)?,
+            Some(_) => match given_peaks(options) {
+                Some(peaks) => peaks?,
+                None => session.measured_peaks()?,
+            },
             None => match lookup(&info.name) {
                 Some(peaks) => peaks,
                 None => session.measured_peaks()?,
@@ -146,6 +148,12 @@ impl<'d> Session<'d> {
         )
         .map_err(anyhow::Error::msg)
     }
+}
+
+/// The peaks of the file that `--peaks` names, if it names one.
+pub fn given_peaks(options: &Options) -> Option<Result<Peaks>> {
+    let file = options.peaks.as_deref()?;
+    (file.as_os_str() != MEASURE).then(|| read_peaks(file))
 }
 
 fn read_peaks(path: &Path) -> Result<Peaks> {

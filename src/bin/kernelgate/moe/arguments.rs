@@ -49,8 +49,11 @@ impl JobArguments {
 
 pub fn seconds(value: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(value) {
-        Ok(duration) if value >= 0.5 => Ok(duration),
-        _ => Err(UsageError(format!("--timeout {value}: at least 0.5 seconds")).into()),
+        Ok(duration) if (0.5..=86_400.0).contains(&value) => Ok(duration),
+        _ => Err(UsageError(format!(
+            "--timeout {value}: expected at least 0.5 and at most 86400 seconds"
+        ))
+        .into()),
     }
 }
 
