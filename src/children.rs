@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::exit::Exit;
@@ -23,6 +24,44 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
             }
             Ok(())
         })
+    }
+}
+
+/// The group of [`end_group_on_signal`]; 0 for none.
+static GROUP: AtomicI32 = AtomicI32::new(0);
+
+/// From now on a SIGHUP, SIGINT or SIGTERM to this process kills the process group
+/// first. 0 forgets the group. One group at a time.
+pub fn end_group_on_signal(group: i32) {
+    GROUP.store(group, Ordering::SeqCst);
+    let handler = end_group as extern "C" fn(libc::c_int);
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler makes async-signal-safe calls alone and lives as long as
+        // the process.
+        unsafe {
+            // `nohup` stays `nohup`.
+            if libc::signal(signal, handler as libc::sighandler_t) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
+    }
+}
+
+extern "C" fn end_group(signal: libc::c_int) {
+    end_group_now(GROUP.load(Ordering::SeqCst));
+    // SAFETY: both are async-signal-safe; the signal then ends this process as it would
+    // have without a handler.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// Kills every process of a group that this process made for a child; 0 is none.
+pub fn end_group_now(group: i32) {
+    if group > 1 {
+        // SAFETY: a signal to a group; reads no memory.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
     }
 }
 

@@ -89,6 +89,36 @@ fn within_20_seconds(condition: impl Fn() -> bool) {
     }
 }
 
+/// A shell between the grader and what it waits for.
+#[test]
+fn a_signal_to_the_grader_alone_ends_what_the_program_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = folder.path().join("id");
+    let program = folder.path().join("waits");
+    let script = format!(
+        "#!/bin/sh\nsleep 60 &\necho $! > {0}.new\nmv {0}.new {0}\nwait\n",
+        id.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut tool = Command::new(KERNELGATE)
+        .args(["grade", "testing", "--stand-in", "--bin"])
+        .arg(&program)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    within_20_seconds(|| id.exists());
+    let child = std::fs::read_to_string(&id).unwrap();
+    let stat = format!("/proc/{}/stat", child.trim());
+    let runs = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z"));
+    assert!(runs(), "the program did not start");
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(tool.id().cast_signed(), libc::SIGTERM) };
+    tool.wait().unwrap();
+    within_20_seconds(|| !runs());
+}
+
 #[test]
 fn a_process_that_outlives_the_target_is_waited_for_and_counted() {
     let script = format!("(sleep 1; exec {CI_GATE}) > /dev/null 2>&1 & exec {CI_GATE} --fixed");

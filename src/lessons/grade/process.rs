@@ -1,10 +1,11 @@
 //! Running a student's program: with limits of time and output, and never a stale
 //! build.
 
-use crate::children::die_with_parent;
+use crate::children::{die_with_parent, end_group_now, end_group_on_signal};
 use crate::exit::UsageError;
 use anyhow::{Context, bail};
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub struct Finished {
 pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
     command
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -44,6 +46,7 @@ pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Finished> {
         .spawn()
         .with_context(|| format!("starting {name}"))?;
     let mut running = Running(child);
+    end_group_on_signal(running.group());
     let stdout = Stream::collect(running.0.stdout.take());
     let stderr = Stream::collect(running.0.stderr.take());
     let started = Instant::now();
@@ -84,11 +87,19 @@ pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Finished> {
     }
 }
 
-/// A child that does not outlive the interest in it.
+/// A child that does not outlive the interest in it, nor do those that it started.
 struct Running(Child);
+
+impl Running {
+    fn group(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
+        end_group_on_signal(0);
+        end_group_now(self.group());
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
