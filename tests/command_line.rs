@@ -253,3 +253,21 @@ fn evidence_of_nothing_is_no_pass() {
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");
     }
 }
+
+#[test]
+fn each_case_that_did_not_run_is_a_line_of_json_too() {
+    let only = ["gemm", "check", "--only", "32,32,100", "--json"];
+    let output = run(KERNELGATE, "cpu", &only);
+    let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let outcome = |subject: &str| {
+        let line = lines.iter().find(|line| line["subject"] == subject);
+        line.unwrap_or_else(|| panic!("{subject} is missing"))["outcome"].clone()
+    };
+    assert_eq!(outcome("simt"), "passed");
+    for skipped in ["mma", "wgmma", "cublaslt"] {
+        assert_eq!(outcome(skipped), "skipped", "{skipped}");
+    }
+}

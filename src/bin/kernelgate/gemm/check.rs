@@ -27,7 +27,8 @@ use super::subjects::{Found, find};
 /// runs on the CPU driver too (m*n*k at most 2^25).
 #[derive(Args)]
 pub struct Arguments {
-    /// simt, mma, fault:NAME, several with commas, or all
+    /// simt, mma, mma-native, wgmma, wgmma-unpromoted, cublaslt, cublaslt-fast,
+    /// fault:NAME; several with commas, or all (those that should pass)
     #[arg(long, default_value = "all")]
     subject: String,
     /// This many random cases instead of the ladder
@@ -256,6 +257,9 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
             Found::Skipped { name, reason } => {
                 tally.skipped += cases.len();
                 *tally.skips.entry(format!("{name}: {reason}")).or_default() += cases.len();
+                if arguments.json {
+                    absent(&checker, name, reason, &cases, &progress)?;
+                }
                 continue;
             }
         };
@@ -272,6 +276,29 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
     }
     drop(progress);
     summary(arguments, &tally)
+}
+
+/// The lines of a subject that this device does not have.
+fn absent(
+    checker: &Checker<'_>,
+    name: &str,
+    reason: &str,
+    cases: &[Case],
+    progress: &Progress,
+) -> Result<()> {
+    for case in cases {
+        let line = Line {
+            subject: name,
+            case: case.to_string(),
+            outcome: &Outcome::Skipped {
+                reason: reason.to_owned(),
+            },
+            replay: case.replay(name, checker.strength(case)?),
+            smallest: None,
+        };
+        progress.line(&serde_json::to_string(&line)?)?;
+    }
+    Ok(())
 }
 
 fn one(

@@ -68,7 +68,7 @@ fn find_one<'p>(device: &Device, plant: &'p Plant, name: &str) -> Result<Found<'
         "wgmma-unpromoted" => Wgmma::load_unpromoted(device).map(|s| Box::new(s) as _),
         other => {
             return Err(UsageError(format!(
-                "no subject `{other}`; expected {}, mma-native, cublaslt-fast, fault:NAME or all",
+                "no subject `{other}`; expected {}, mma-native, wgmma-unpromoted, cublaslt-fast, fault:NAME or all",
                 BUILT_IN.join(", ")
             ))
             .into());
