@@ -31,7 +31,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Runs a command to its end, or stops it after `limit` or at [`MOST_OUTPUT`].
+/// Runs a command to its end, or stops it after `limit` or at 16 MiB of output.
 ///
 /// # Errors
 /// When it cannot be started, does not end in time or prints too much.
